@@ -31,6 +31,7 @@
     │   ├── ParcelMissing      exit 7   a parcel, or a part of one, is not there: waited for
     │   ├── TrailLocked        exit 7   a second writer
     │   ├── TrailCorrupt       exit 7
+    │   ├── TrailKeyMissing    exit 7   a key of an encrypted trail is not there, or is another one
     │   └── StorageFull        exit 7   waits for room, nothing is published
     ├── StateError             exit 7   state at the target or beside the trail contradicts the job
     ├── TablesParked           exit 8   done, but not all of it
@@ -326,6 +327,11 @@ class TrailLocked(TrailError):
 
 class TrailCorrupt(TrailError):
     code = "trail_corrupt"
+
+
+class TrailKeyMissing(TrailError):
+    code = "trail_key_missing"
+    default_hint = "put the key back; without it nobody can read what it encrypts: load again"
 
 
 class StorageFull(TrailError):

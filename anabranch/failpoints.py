@@ -54,6 +54,9 @@ POINTS = {
     # trail
     "trail.recovery.adopted": "a trail is opened: whole frames behind the published end were found",
     "trail.recovery.removed": "a trail is opened: segments behind its end are gone, its history is not settled yet",
+    "trail.encryption": "a trail is opened: its format is noted, where its keys are is not yet",
+    "trail.rekey": "the trail has another key, data keys of older files are wrapped by the former one",
+    "trail.rekey.wrapped": "data keys are wrapped anew, their file does not have its name yet",
     "trail.segment.opened": "a new segment has its header",
     "trail.frame": "before a frame is written",
     "trail.frame.written": "a frame is in the file, not synced",

@@ -20,6 +20,8 @@ from bench.stand import HIDDEN, Job, Stand
 CHANGES = 1_000_000
 LARGE, FULL_FROM = 3_000_000, 0.1  # rows of the one large transaction, and the scale from which it has them all
 GOALS = {"mariadb": 0.5, "mysql": 0.5, "postgresql": 0.85}
+GOAL_ENCRYPTED = 0.9  # of the rate without encryption, in the same run
+ENCRYPTED = "/encrypted"
 PROGRAMS = {"mariadb": "mariadb-binlog --raw", "mysql": "mysqlbinlog --raw", "postgresql": "pg_recvlogical"}
 MOST_MB, MOST_OF_LARGE_MB = 150, 300
 STARTED = "capture_started"
@@ -49,11 +51,12 @@ def _in_turns(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int,
     place = stand.log_begins(job)
     transactions = orders.backlog(changes)
     copies: list[Cost] = []
-    captures: dict[str, list[Cost]] = {decoder: [] for decoder in job.decoders()}
+    sides = {**job.decoders(), ENCRYPTED: _encrypting(job)}
+    captures: dict[str, list[Cost]] = {decoder: [] for decoder in sides}
     for _ in range(repeat):
         copies.append(stand.copy_log(job, place))
         peers.each(lambda peer: peer.read(changes))
-        for decoder, one in job.decoders().items():
+        for decoder, one in sides.items():
             captures[decoder].append(_capture(stand, one, transactions))
             trail_bytes = sum(file.stat().st_size for file in (job.home / "trail").glob("*.seg*"))
             shutil.rmtree(job.home)
@@ -64,17 +67,30 @@ def _in_turns(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int,
         "log_mb": stand.copied().stat().st_size / 1e6,
         "trail_mb": trail_bytes / 1e6,
     }
+    costs_encrypted = captures.pop(ENCRYPTED)
     ours, *hidden = (
         Side(f"anabranch{decoder}", f"anabranch capture{HIDDEN * bool(decoder)}", changes, costs)
         for decoder, costs in captures.items()
     )
+    encrypted = Side(f"anabranch{ENCRYPTED}", "anabranch capture, the trail encrypted", changes, costs_encrypted)
     ceiling = Side("ceiling", PROGRAMS[stand.name], changes, copies)
     return [
         compared("W2 capture", stand.name, ours, ceiling, GOALS[stand.name], facts=facts),
         Figure("W2 memory", stand.name, "rss_mb", ours.rss, MOST_MB, is_most=True),
+        compared("W2 capture/encrypted", stand.name, encrypted, ours, GOAL_ENCRYPTED),
         *(compared("W2 capture/python", stand.name, one, ceiling, None) for one in hidden),
         *peers.figures(ours, capture_goals(stand)),
     ]
+
+
+def _encrypting(job: Job) -> Job:
+    """Return the same job, with a key for its trail."""
+    key = job.file.with_suffix(".key")
+    key.touch(mode=0o600)
+    key.write_text("5a" * 32)
+    file = job.file.with_suffix(".encrypted.toml")
+    file.write_text(f'{job.file.read_text()}\n[trail]\nencrypt = {{ key_file = "{key}" }}\n')
+    return replace(job, file=file)
 
 
 def _large(stand: Stand, job: Job, orders: Orders, rows: int) -> Figure:

@@ -230,6 +230,8 @@ def _kind(field: dict[str, Any]) -> str:
     if choice["type"] == "integer":
         low, high = choice.get("minimum"), choice.get("maximum")
         return "whole number" + (f", {low} to {high}" if high else f", {low} or more" if low is not None else "")
+    if "$ref" in choice.get("items", {}):
+        return "list of tables"
     names = {
         "string": "text",
         "boolean": "`true` or `false`",
@@ -370,6 +372,7 @@ MEANINGS = {
     "TrailError": "the trail cannot be used",
     "TrailLocked": "a second writer; the message has pid and host of the first",
     "TrailCorrupt": "a checksum, a count or a sequence of the trail is wrong",
+    "TrailKeyMissing": "a key of an encrypted trail is not there, or another one is; the message has the ids of both",
     "StorageFull": "no room for the trail; nothing is published.",
     "StateError": "state at the target or beside the trail contradicts the job",
     "ParcelDamaged": "a file of a [parcel](../howto/by-files.md) is not the one that was exported",

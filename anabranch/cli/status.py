@@ -79,6 +79,8 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
         yield f"{name.replace('_', ' '):<12}{_position(found['positions'].get(name))}"
     if held := found.get("log_held"):
         yield f"log held    {_held(held)}"
+    if encryption := found.get("encryption"):
+        yield f"encryption  {_encryption(encryption)}"
     for one in found.get("prepared", ()):
         yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since']}"
     for target in found["targets"]:
@@ -100,6 +102,14 @@ def _state(found: Mapping[str, Any]) -> Iterable[str]:
     if error:
         again = ", tried again" if error["retried"] else ""
         yield f"error       {error['code']} ({error['side']}{again}): {error['message']}"
+
+
+def _encryption(found: Mapping[str, Any]) -> str:
+    """Show the present key, and what it does not encrypt."""
+    key, others = found["key"], {name: count for name, count in found["keys"].items() if name != found["key"]}
+    former = "".join(f", {count} files by key {name}" for name, count in others.items())
+    plain = f", {found['not_encrypted']} segments not encrypted" if found["not_encrypted"] else ""
+    return f"{f'key {key}' if key else 'off'}{former}{plain}"
 
 
 def _counted(counted: Mapping[str, Any]) -> str:

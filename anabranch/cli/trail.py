@@ -1,4 +1,4 @@
-"""`anabranch trail ls|show|check|prune`: what is in a job's trail, and what may go.
+"""`anabranch trail ls|show|check|prune|rekey`: what is in a job's trail, what may go, and by which key it is encrypted.
 
 What does not live here: reading it and its readable form (`trail/`).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=VerbGroup)
 def trail() -> None:
-    """Show, check or prune a job's trail."""
+    """Show, check, prune or rekey a job's trail."""
 
 
 @trail.command()
@@ -35,9 +35,12 @@ def ls(job: str, as_json: bool) -> None:
     if as_json:
         write_json({"version": 1, "segments": [_facts(facts) for facts in segments]})
         return
-    click.echo(f"{'SEGMENT':<34} {'STATE':<7} {'FIRST':>12} {'LAST':>12} {'ROWS':>12} {'BYTES':>14}")
+    has_keys = any(s.key for s in segments)
+    key = f"  {'KEY':<16}" * has_keys
+    click.echo(f"{'SEGMENT':<34} {'STATE':<7} {'FIRST':>12} {'LAST':>12} {'ROWS':>12} {'BYTES':>14}{key}")
     for s in segments:
-        click.echo(f"{s.name:<34} {s.state:<7} {s.first:>12} {s.last:>12} {s.rows:>12,} {s.bytes:>14,}")
+        key = f"  {s.key or 'not encrypted'}" * has_keys
+        click.echo(f"{s.name:<34} {s.state:<7} {s.first:>12} {s.last:>12} {s.rows:>12,} {s.bytes:>14,}{key}")
 
 
 @trail.command()
@@ -136,6 +139,31 @@ def prune(
         click.echo(f"held behind {reader.sequence:,} for {reader.name}")
     if found.segments and not execute:
         click.echo("nothing was changed; add --execute to drop them")
+
+
+@trail.command()
+@job_argument
+@json_option
+@log_level("warning")
+def rekey(job: str, as_json: bool) -> None:
+    """Encrypt by the key that the job file names by now, also while the job runs.
+
+    New segments are encrypted by it at once, and the data keys of all files are wrapped by it, so that former keys can be
+    destroyed once nothing is left under them. Exit code 7 while something is.
+    """
+    from anabranch.errors import TrailKeyMissing
+    from anabranch.job import Job
+    from anabranch.lifecycle.encrypting import rekey as rekeyed
+
+    found = rekeyed(Job.from_file(job))
+    if as_json:
+        write_json({"version": 1, **_facts(found)})
+    else:
+        for key, count in found.keys.items():
+            click.echo(f"{count} files by key {key}{' (the present one)' if key == found.key else ''}")
+        click.echo(f"{found.plain} segments are not encrypted" if found.plain else "every segment is encrypted")
+    if found.others:
+        sys.exit(TrailKeyMissing.exit_code)
 
 
 def _prune_by_force(job: Job, upto: int, execute: bool) -> None:

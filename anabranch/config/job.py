@@ -33,6 +33,7 @@ from anabranch.config.sections.spark import Spark
 from anabranch.config.sections.tables import TableEntry
 from anabranch.config.sections.target import CHANGE_TABLES, NamedTarget, Target
 from anabranch.config.sections.trace import Trace
+from anabranch.config.sections.trail import Trail
 from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
@@ -67,6 +68,7 @@ class JobConfig(Section):
     spark: Spark = Spark.model_construct()
     retry: Retry = Retry.model_construct()
     trace: Trace = Trace.model_construct()
+    trail: Trail = Trail.model_construct()
     metrics: Metrics = Metrics.model_construct()
     compat: Compat = Compat.model_construct()
     cutover: Cutover = Cutover.model_construct()

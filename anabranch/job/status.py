@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import SourceError, TargetError
+from anabranch.errors import SourceError, TargetError, TrailError
 from anabranch.job.counters import counters
 from anabranch.job.explaining import Known, explained
 from anabranch.job.lag import Lag, lives
@@ -19,6 +19,7 @@ from anabranch.model.condition import Waiting
 from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.state import Checkpoint
 from anabranch.model.status import (
+    EncryptionStatus,
     LagStatus,
     PartStatus,
     PhaseStatus,
@@ -36,8 +37,10 @@ from anabranch.model.status import (
 from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
 from anabranch.state.store import StateStore, time_text
+from anabranch.trail.keys import FILE as KEYS
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
+from anabranch.trail.storage import LocalStorage
 from anabranch.version import __version__
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, source_of, store_of
@@ -93,6 +96,7 @@ def status(job: JobView) -> Status:
         last_error=_last_error(every),
         prepared=[PreparedStatus(one.xid, time_text(one.time), one.rows) for one in waiting(job.trail)],
         log_held=held,
+        encryption=_encryption(job, errors),
         unreachable=errors,
     )
 
@@ -176,6 +180,19 @@ def _elsewhere(condition: Condition, job: JobView, target: TargetStatus) -> Cond
         "anabranch trace JOB --at-target says where"
     )
     return condition._replace(detail=told)
+
+
+def _encryption(job: JobView, errors: list[str]) -> EncryptionStatus | None:
+    if not (job.config.home / KEYS).exists() or not exists(job.trail):
+        return None
+    from anabranch.trail.rekeying import encryption  # of the few jobs that have one
+
+    try:
+        found = encryption(LocalStorage(job.trail))
+    except TrailError as error:
+        errors.append(told(job, error))
+        return None
+    return EncryptionStatus(found.key or None, found.keys, found.plain) if found else None
 
 
 def _trail_end(job: JobView) -> TrailEnd | None:

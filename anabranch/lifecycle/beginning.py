@@ -11,6 +11,7 @@ from anabranch import log
 from anabranch.contracts import SourceSetUp
 from anabranch.errors import SourceError, StateError, TrailLocked
 from anabranch.lifecycle.compat import show_progress
+from anabranch.lifecycle.encrypting import key_places
 from anabranch.model.markers import jobs_among
 from anabranch.model.pairing import Pairing, said_of_deletes
 from anabranch.trail import identity
@@ -68,6 +69,7 @@ def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: 
         segment_bytes=capture.segment_mb * 1024 * 1024,
         limits=limits_of(job),
         lock_timeout=lock_timeout,
+        encrypt=key_places(job.config),
     )
 
 

@@ -24,6 +24,7 @@ def reach_of(text: str) -> dict[str, str]:
         "[cutover] flip": job.get("cutover", {}).get("flip"),
         "[spark] conf": job.get("spark", {}).get("conf"),  # programs, classes and files among others
         "[spark] master": None if master.startswith("local") else master,
+        "[trail] encrypt": job.get("trail", {}).get("encrypt"),  # a command, files, variables of the manager
         **dict(_files(job)),
     }
     return {key: json.dumps(said, sort_keys=True, default=str) for key, said in found.items() if said}

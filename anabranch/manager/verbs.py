@@ -57,6 +57,7 @@ OFFERED: Mapping[str, Needs] = {
     "trail ls": Needs(VIEWER),
     "trail show": Needs(VIEWER),
     "trail prune": Needs(ADMINISTRATOR),
+    "trail rekey": Needs(ADMINISTRATOR),
     "conflicts ls": Needs(VIEWER),
     "conflicts show": Needs(VIEWER),
     "conflicts forget": Needs(OPERATOR),

@@ -186,9 +186,19 @@ class PreparedStatus:
 
 
 @dataclass(frozen=True)
+class EncryptionStatus:
+    """Encryption of the trail. `key`: the id of the present key, null where new segments are not encrypted; `keys`: of how many
+    files it, and former ones, wrap the data key; `not_encrypted`: segments."""
+
+    key: str | None
+    keys: Mapping[str, int]
+    not_encrypted: int
+
+
+@dataclass(frozen=True)
 class Status:
     """All that `status` tells of a job. `waits`: for whom its sessions wait; `log_held`: what the source keeps for it;
-    `unreachable`: errors of ends that could not be asked."""
+    `encryption`: only of a trail that is, or was, encrypted; `unreachable`: errors of ends that could not be asked."""
 
     version: int
     software_version: str
@@ -204,6 +214,7 @@ class Status:
     last_error: Facts | None
     prepared: list[PreparedStatus] | None = field(default=None, metadata=SPARE)
     log_held: HeldLog | None = field(default=None, metadata=SPARE)
+    encryption: EncryptionStatus | None = field(default=None, metadata=SPARE)
     unreachable: list[str] | None = field(default=None, metadata=SPARE)
 
 

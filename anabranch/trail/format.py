@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from anabranch.rows.chunk import Part
 
 FORMAT = 2  # what is written; 1 is read: its transactions have no origin
+ENCRYPTED = 3  # the same, of encrypted files
+NEWEST = ENCRYPTED
 MAGIC = b"\xabT"
 _PREFIX = struct.Struct(
     "<2sBBIQQIIII"
@@ -73,10 +75,20 @@ def encode_prefix(
     rows: int = 0,
     fragment: int = 0,
 ) -> bytes:
-    prefix = _PREFIX.pack(
-        MAGIC, kind, PARTS.index(part), len(head), body_length, first, transactions, rows, fragment, body_crc
-    )
+    frame = Frame(kind, part, len(head), body_length, first, transactions, rows, fragment, body_crc)
+    return encode_frame(frame, head)
+
+
+def encode_frame(frame: Frame, head: bytes) -> bytes:
+    """Return the prefix of a frame, with the checksum of it and the head."""
+    prefix = pack_prefix(frame)
     return prefix + _CHECK.pack(zlib.crc32(head, zlib.crc32(prefix)))
+
+
+def pack_prefix(frame: Frame) -> bytes:
+    """Return the prefix without that checksum."""
+    kind, part, *numbers = frame
+    return _PREFIX.pack(MAGIC, kind, PARTS.index(part), *numbers)
 
 
 def decode_prefix(data: bytes) -> tuple[Frame, int] | None:

@@ -11,7 +11,8 @@ from typing import Any
 from anabranch.errors import TrailError
 from anabranch.trail import history as histories
 from anabranch.trail import identity as identities
-from anabranch.trail.format import FORMAT, SegmentName, segment_names
+from anabranch.trail import sealing
+from anabranch.trail.format import FORMAT, NEWEST, SegmentName, segment_names
 from anabranch.trail.history import SchemaHistory
 from anabranch.trail.identity import Identity
 from anabranch.trail.segment import SegmentReader
@@ -31,10 +32,15 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 MIXED = "put the file of this job back from a backup of the trail, or load again"
 
 
-def check_segment(storage: Storage, segment: SegmentReader, name: SegmentName) -> dict[str, Any]:
-    """Return the header of a segment that belongs to this trail. Raises TrailCorrupt, TrailError for a newer format."""
+def check_segment(
+    storage: Storage, segment: SegmentReader, name: SegmentName, *, is_opened: bool = True
+) -> dict[str, Any]:
+    """Return the header of a segment that belongs to this trail. `is_opened`: its frames will be read, for which the key of an
+    encrypted one has to be there. Raises TrailCorrupt, TrailKeyMissing, TrailError for a newer format."""
     header = segment.header()
     _check_format(segment, header)
+    if is_opened:
+        _check_encryption(storage, segment, header)
     for key, kind in KINDS.items():
         if not isinstance(header.get(key), kind):
             raise segment.damage(0, f"the header says nothing usable of {key!r}")
@@ -70,6 +76,7 @@ def check_staged(storage: Storage, segment: SegmentReader) -> None:
     """Check the header of staged rows of an open or prepared transaction. Files of an earlier release do not name their job."""
     header = segment.header()
     _check_format(segment, header)
+    _check_encryption(storage, segment, header)
     if "job_uuid" in header:
         _check_job(segment, header, _identity(storage, segment))
 
@@ -85,11 +92,20 @@ def _check_format(segment: SegmentReader, header: dict[str, Any]) -> None:
     version = header.get("format")
     if type(version) is not int or version < 1:
         raise segment.damage(0, f"the header has no usable format: {version!r}")
-    if version > FORMAT:
+    if version > NEWEST:
         raise TrailError(
-            f"segment {segment.file} has format {version}, this release knows {FORMAT} ({segment.path})",
+            f"segment {segment.file} has format {version}, this release knows {NEWEST} ({segment.path})",
             hint=identities.NEWER,
         )
+
+
+def _check_encryption(storage: Storage, segment: SegmentReader, header: dict[str, Any]) -> None:
+    """Refuse a file whose key is not there before anything of it is read, and one that is not encrypted and has to be."""
+    try:
+        sealing.refuse_plain(storage, segment.file, header)
+    except sealing.Tampered as error:
+        raise segment.damage(0, str(error)) from None
+    segment.seal()
 
 
 def _identity(storage: Storage, segment: SegmentReader) -> Identity:

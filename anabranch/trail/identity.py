@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from anabranch.errors import StateError, TrailCorrupt, TrailError
-from anabranch.trail.format import FORMAT, segment_names, to_json
+from anabranch.trail.format import FORMAT, NEWEST, segment_names, to_json
 from anabranch.trail.storage import Storage, read_whole
 
 FILE = "trail.json"
@@ -42,9 +42,9 @@ def load(storage: Storage) -> Identity | None:
     try:
         data = json.loads(content)
         version = int(data["format"])
-        if version > FORMAT:
+        if version > NEWEST:
             raise TrailError(
-                f"the trail has format {version}, this release knows {FORMAT} ({storage.path(FILE)})", hint=NEWER
+                f"the trail has format {version}, this release knows {NEWEST} ({storage.path(FILE)})", hint=NEWER
             )
         return _checked(Identity(**data))
     except (ValueError, KeyError, TypeError) as error:
@@ -75,9 +75,14 @@ def save(storage: Storage, identity: Identity) -> None:
     storage.replace(FILE, to_json(asdict(identity)) + b"\n")
 
 
+def is_replica(storage: Storage) -> bool:
+    """Return whether the trail is a copy of another."""
+    return REPLICA in storage.names()
+
+
 def refuse_replica(storage: Storage) -> None:
     """Raise a StateError where the trail is a copy of another, which only its sender may go on with."""
-    if REPLICA in storage.names():
+    if is_replica(storage):
         raise StateError(
             f"the trail {storage.path('')} is a replica: what is in it comes from another trail, no capture may write it",
             hint="give the capture a directory of its own",

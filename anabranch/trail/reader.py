@@ -59,6 +59,7 @@ class SegmentFacts:
     chunks: int
     rows: int
     created: float
+    key: str = ""  # id of the key that wraps its data key; "" where it is not encrypted
 
 
 def exists(directory: str | Path) -> bool:
@@ -410,8 +411,9 @@ class TrailReader:
         if name.number >= record.number:
             state = "open"
         last = index.lasts[-1] if index.lasts else name.next - 1
-        created = float(segment.header()["created"])
-        return SegmentFacts(str(name), state, segment.size(), name.next, last, len(index.offsets), index.rows, created)
+        created, seal = float(segment.header()["created"]), segment.seal()
+        counts = segment.size(), name.next, last, len(index.offsets), index.rows
+        return SegmentFacts(str(name), state, *counts, created, seal.key if seal else "")
 
 
 class _Moved(Exception):

@@ -21,7 +21,7 @@ from anabranch.failpoints import reach
 from anabranch.trail import identity as identities
 from anabranch.trail import published, retention
 from anabranch.trail.failures import writing
-from anabranch.trail.format import FORMAT, SegmentName, segment_names, to_json
+from anabranch.trail.format import NEWEST, SegmentName, segment_names, to_json
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.identity import REPLICA, Identity
 from anabranch.trail.lock import WriterLock
@@ -271,8 +271,8 @@ def _identify(storage: LocalStorage, ours: Identity | None, hops: tuple[str, ...
     if ours is None:
         assert found
         return found
-    if ours.format > FORMAT:
-        message = f"the trail to copy has format {ours.format}, this release knows {FORMAT}"
+    if ours.format > NEWEST:
+        message = f"the trail to copy has format {ours.format}, this release knows {NEWEST}"
         raise TrailError(message, hint=identities.NEWER)
     if found:
         identities.refuse_mismatch(found, replace(ours, source_identity=found.source_identity))

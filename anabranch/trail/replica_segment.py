@@ -101,7 +101,7 @@ class CopiedSegment:
         found = cls(storage, name, file, storage.reopen(file))
         found.length, found.checked = found._reader.size(), end
         if end:
-            check_segment(storage, found._reader, name)
+            check_segment(storage, found._reader, name, is_opened=False)
             found.first = found._reader.read(0, PREFIX_LENGTH).hex()
             found.last = frame, found._reader.read(frame, PREFIX_LENGTH).hex()
         found._walk_on(walk)
@@ -158,9 +158,9 @@ class CopiedSegment:
         self._writable.close()
 
     def _walk_on(self, walk: Walk) -> None:
-        for offset, frame, _ in self._reader.frames(self.checked, self.length):
+        for offset, frame, _ in self._reader.frames_as_written(self.checked, self.length):
             if not offset:
-                check_segment(self._storage, self._reader, self.name)
+                check_segment(self._storage, self._reader, self.name, is_opened=False)
                 self.first = self._reader.read(0, PREFIX_LENGTH).hex()
             if not self._is_body_whole(offset, frame):
                 raise self._reader.damage(offset, "checksum of the frame's body is wrong", AGAIN)

@@ -8,10 +8,11 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
+from anabranch.trail import keys, sealing
 from anabranch.trail.format import (
     PREFIX_LENGTH,
     Frame,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.rows.chunk import Chunk, TableRows
     from anabranch.trail.codec import TableFrame
+    from anabranch.trail.sealing import Seal
 
 _TRAILER = struct.Struct("<Q8s")  # behind the footer: its offset
 _TRAILER_MAGIC = b"anabrEND"
@@ -50,7 +52,7 @@ def _codec() -> ModuleType:
 
 
 class SegmentWriter:
-    """Appends frames. A write that fails leaves `offset` where it was."""
+    """Appends frames. A write that fails leaves `offset` where it was. In a trail that is encrypted the file is, too."""
 
     def __init__(self, storage: Storage, file: str, name: SegmentName, header: dict[str, Any]) -> None:
         self.name = name
@@ -58,10 +60,12 @@ class SegmentWriter:
         self.rows = 0
         self.lasts, self.offsets = array("q"), array("q")
         self._schemas: dict[tuple[Any, int], tuple[Any, int]] = {}
+        self._storage, self._stamp = storage, keys.stamp(storage)
+        self._seal, facts = sealing.begin(storage, header)
         self._file: Writable = storage.create(file)
-        head = to_json(header)
+        head = to_json(facts)
         try:
-            self._write([encode_prefix(FrameKind.HEADER, head), head])
+            self._put([encode_prefix(FrameKind.HEADER, head), head])  # as it is: whoever opens the file reads it first
         except OSError:
             self.close()
             storage.remove(file)
@@ -97,10 +101,17 @@ class SegmentWriter:
         head = to_json({"chunks": len(self.offsets), "rows": self.rows})
         body = _little_endian(self.offsets) + _little_endian(self.lasts)
         prefix = encode_prefix(FrameKind.FOOTER, head, len(body), zlib.crc32(body))
-        self._write([prefix, head, body, _TRAILER.pack(self.offset, _TRAILER_MAGIC)])
+        self._write([prefix, head, body], [_TRAILER.pack(self.offset, _TRAILER_MAGIC)])
 
     def sync(self) -> None:
         self._file.sync()
+
+    def has_former_key(self) -> bool:
+        """Return whether the trail has another key by now than the one that wraps this file's. Cheap while it has not."""
+        if self._seal is None or self._stamp == (now := keys.stamp(self._storage)):
+            return False
+        self._stamp = now
+        return sealing.is_former(self._storage, self._seal)
 
     def close(self) -> None:
         self._file.close()
@@ -115,7 +126,12 @@ class SegmentWriter:
     def _schema_offset(self, rows: TableRows) -> int:
         return self._schemas[rows.table, rows.version][1]
 
-    def _write(self, parts: list[Data]) -> int:
+    def _write(self, parts: list[Data], trailer: Sequence[Data] = ()) -> int:
+        if self._seal:
+            parts = self._seal.frame(self.offset, parts)
+        return self._put([*parts, *trailer])
+
+    def _put(self, parts: list[Data]) -> int:
         self._file.write_at(self.offset, parts)
         at = self.offset
         self.offset += sum(map(len, parts))
@@ -152,7 +168,9 @@ class SegmentReader:
         self.file, self.path = file, storage.path(file)
         self._readable: Readable = storage.open(file)
         self._schemas: dict[int, TableFrame] = {}
-        self._format = 0
+        self._storage, self._format = storage, 0
+        self._seal: Seal | None = None
+        self._is_sealed: bool | None = None  # encrypted: not asked yet
         self.index = SegmentIndex(self)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -165,10 +183,13 @@ class SegmentReader:
         """Return the header as it is written; `headers.py` compares it."""
         if not self.size():
             raise self.damage(0, "the file is empty")
-        frame, head = self.frame(0)
+        frame, head = self._frame(0)
         if frame.kind != FrameKind.HEADER:
             raise self.damage(0, f"the header is missing, frame kind {frame.kind} is there")
-        found = json.loads(head)
+        try:
+            found = json.loads(head)
+        except ValueError:
+            found = None
         if not isinstance(found, dict):
             raise self.damage(0, "the header is no list of facts")
         return found
@@ -182,6 +203,11 @@ class SegmentReader:
 
     def frames(self, start: int, limit: int) -> Iterator[tuple[int, Frame, bytes]]:
         """Yield whole frames between two offsets with their heads, up to the first place where none is."""
+        for offset, frame, head in self.frames_as_written(start, limit):
+            yield offset, frame, self._open(offset, frame, head)
+
+    def frames_as_written(self, start: int, limit: int) -> Iterator[tuple[int, Frame, bytes]]:
+        """Yield the same with heads as they stand in the file, which needs no key."""
         window = _Window(self._readable, _WINDOW)
         while start < limit:
             found = _frame_in(window, start, limit)
@@ -191,7 +217,30 @@ class SegmentReader:
             start += found[0].length
 
     def frame(self, offset: int) -> tuple[Frame, bytes]:
-        """Return the frame at an offset. Raises TrailCorrupt if there is none."""
+        """Return the frame at an offset. Raises TrailCorrupt if there is none, or not the one that was written there."""
+        frame, head = self._frame(offset)
+        return frame, self._open(offset, frame, head)
+
+    def seal(self) -> Seal | None:
+        """Return what opens the file's frames, None where they are not encrypted. Raises TrailKeyMissing, TrailCorrupt."""
+        if self._is_sealed is None:
+            try:
+                self._seal = sealing.opened(self._storage, self.header(), f"{self.file} ({self.path})")
+            except sealing.Tampered as error:
+                raise self.damage(0, str(error)) from None
+            self._is_sealed = self._seal is not None
+        return self._seal
+
+    def _open(self, offset: int, frame: Frame, head: bytes) -> bytes:
+        """Return the head as it was before it was encrypted."""
+        if not offset or (seal := self.seal()) is None:
+            return head
+        try:
+            return seal.head(offset, frame, head, is_later=frame.kind == FrameKind.DECIDED)
+        except sealing.Tampered as error:
+            raise self.damage(offset, str(error)) from None
+
+    def _frame(self, offset: int) -> tuple[Frame, bytes]:
         found = _frame_in(_Window(self._readable, _GLANCE), offset, self.size())
         if found is None:
             raise self.damage(offset, "a frame must be here and is not, or its checksum is wrong")
@@ -201,7 +250,12 @@ class SegmentReader:
         body = self.read(offset + PREFIX_LENGTH + frame.head_length, frame.body_length)
         if len(body) != frame.body_length or zlib.crc32(body) != frame.body_crc:
             raise self.damage(offset, "checksum of the frame's body is wrong")
-        return body
+        if not body or not offset or (seal := self.seal()) is None:
+            return body
+        try:
+            return seal.body(offset, frame, body)
+        except sealing.Tampered as error:
+            raise self.damage(offset, str(error)) from None
 
     def chunk(self, offset: int) -> Chunk:
         """Read and decode the chunk at an offset. Raises TrailCorrupt when checksums or counts do not agree."""
@@ -297,6 +351,8 @@ class SegmentIndex:
             return False
         offset = _TRAILER.unpack(trailer)[0]
         frame, _ = self._segment.frame(offset)
+        if frame.kind != FrameKind.FOOTER:
+            raise self._segment.damage(offset, "the index of a sealed segment must be here and is not")
         body = self._segment.body(offset, frame)
         middle = len(body) // 2
         self.offsets, self.lasts = _from_little_endian(body[:middle]), _from_little_endian(body[middle:])

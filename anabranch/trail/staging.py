@@ -25,7 +25,7 @@ from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import FrameKind, SegmentName, encode_prefix, to_json
 from anabranch.trail.headers import check_staged, staged_header
 from anabranch.trail.segment import SegmentReader, SegmentWriter
-from anabranch.trail.storage import LocalStorage, Storage
+from anabranch.trail.storage import Data, LocalStorage, Storage
 
 if TYPE_CHECKING:
     from anabranch.trail.codec import TableFrame
@@ -131,10 +131,11 @@ class Staging:
     def decide(self, xid: str, mark: LogMark) -> None:
         """Note that a transaction ended at `mark`; a start whose trail ends there removes it. Durable on return."""
         head = to_json({"decided": mark.resume})
+        frame = _sealed(self._storage, _file(xid), [encode_prefix(FrameKind.DECIDED, head), head])
         file = self._storage.reopen(_file(xid))
         try:
             with writing("a prepared transaction"):
-                file.write_at(self._staged[xid].place, [encode_prefix(FrameKind.DECIDED, head), head])
+                file.write_at(self._staged[xid].place, frame)
             with syncing("a prepared transaction"):
                 file.sync()
         finally:
@@ -158,6 +159,16 @@ class Staging:
     def _create(self) -> SegmentWriter:
         self._storage.make_folder(FOLDER)
         return SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, staged_header(self._storage))
+
+
+def _sealed(storage: Storage, name: str, frame: list[Data]) -> list[Data]:
+    """Return a frame that comes to a finished file as it has to stand there: encrypted, where the file is."""
+    segment = SegmentReader(storage, name)
+    try:
+        seal = segment.seal()
+    finally:
+        segment.close()
+    return seal.later_frame(frame) if seal else frame
 
 
 def staged(place: Storage | Path) -> list[Staged]:
@@ -225,6 +236,8 @@ def _read(storage: Storage, name: str) -> Staged:
         segment.close()
     if found is None:
         raise TrailCorrupt(f"{storage.path(name)} is damaged: its last frame is missing", hint=_DAMAGED)
+    if name != _file(found.xid):
+        raise TrailCorrupt(f"{storage.path(name)} has another transaction's name: it is {found.xid}", hint=_DAMAGED)
     return found
 
 

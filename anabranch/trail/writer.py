@@ -7,10 +7,11 @@ for readers. Bytes after it are not published: a crash may leave anything there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from anabranch.errors import StorageFull, TrailError
 from anabranch.failpoints import reach
@@ -20,14 +21,14 @@ from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import identity as identities
-from anabranch.trail import published, retention
+from anabranch.trail import keys, published, retention
 from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import FORMAT, SegmentName
+from anabranch.trail.format import ENCRYPTED, FORMAT, SegmentName
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import Entry, SchemaHistory
 from anabranch.trail.identity import Identity
-from anabranch.trail.lock import WriterLock
+from anabranch.trail.lock import WriterLock, maintenance
 from anabranch.trail.open_staging import OpenStaging
 from anabranch.trail.pack import Packer
 from anabranch.trail.published import Record, TrailEnd
@@ -96,10 +97,12 @@ class TrailWriter:
         lock_timeout: float = 0.0,
         storage: Storage | None = None,
         pack: bool = True,
+        encrypt: Mapping[str, Any] | None = None,
     ) -> TrailWriter:
-        """Take the lock, make or recover the trail. Raises TrailLocked (with pid and host of the other writer, after
-        `lock_timeout` seconds), StateError (another job's or source's trail), TrailError (newer format),
-        TrailCorrupt."""
+        """Take the lock, make or recover the trail. `encrypt`: the places of its keys (keys.py, `save`).
+
+        Raises TrailLocked (with pid and host of the other writer, after `lock_timeout` seconds), StateError (another job's or
+        source's trail, or an encrypted one without `encrypt`), TrailError (newer format), TrailCorrupt, TrailKeyMissing."""
         directory = Path(directory)
         with writing(f"the trail {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
@@ -107,7 +110,11 @@ class TrailWriter:
         lock = WriterLock(directory, lock_timeout)
         try:
             identities.refuse_replica(storage)
-            who = _identify(storage, Identity(job, job_uuid, source_identity))
+            is_encrypted = bool(encrypt and encrypt.get("current"))
+            who = _identify(storage, Identity(job, job_uuid, source_identity, ENCRYPTED if is_encrypted else FORMAT))
+            reach("trail.encryption")
+            with writing(keys.FILE), maintenance(directory):
+                keys.save(storage, encrypt)
             recovered = recover(directory, storage)
             packer = Packer(directory) if pack else None
             writer = cls(directory, storage, lock, who, recovered, (segment_bytes, limits), packer)
@@ -270,6 +277,8 @@ class TrailWriter:
         reach("trail.synced")
         self._publish(place)
         reach("trail.published")
+        if self._segment and self._segment.has_former_key():
+            self._seal()
         if self._packer:
             self._packer.tick()
 
@@ -438,9 +447,9 @@ def _identify(storage: Storage, ours: Identity) -> Identity:
         return ours
     identities.refuse_mismatch(found, ours)
     if (
-        found.format < FORMAT
+        found.format < ours.format
     ):  # before anything of the new format: releases that do not know it refuse the trail from here on
         with writing(identities.FILE):
-            found = replace(found, format=FORMAT)
+            found = replace(found, format=ours.format)
             identities.save(storage, found)
     return found

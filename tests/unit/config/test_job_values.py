@@ -90,7 +90,7 @@ def test_a_section_that_is_absent_is_as_an_empty_one() -> None:
     """The defaults are made without being validated."""
     fields = [field for model in Section.__subclasses__() for field in model.model_fields.values()]
     made = [field.default for field in fields if isinstance(field.default, Section)]
-    assert len(made) == 15
+    assert len(made) == 16
     assert made == [type(one)() for one in made]
 
 

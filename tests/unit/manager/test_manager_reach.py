@@ -24,6 +24,7 @@ REACHES = [
     text().replace(SOURCE, SOURCE.replace('"', '?ssl_ca=/etc/a.pem"', 1)),
     text().replace(TARGET, f"{TARGET}?ssl_mode=required&ssl_cert=/a&ssl_key=/b"),
     text().replace(TARGET, f"{TARGET}?unix_socket=/run/x"),
+    text(more='[trail]\nencrypt = { key_command = ["/bin/sh"] }\n'),
 ]
 
 

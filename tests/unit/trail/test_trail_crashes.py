@@ -288,10 +288,10 @@ def test_another_job_or_source_is_refused_with_both_values(open_writer, open_rea
 def test_newer_format_is_refused(open_writer, tmp_path):
     open_writer().close()
     path = tmp_path / "trail" / "trail.json"
-    path.write_text(path.read_text().replace('"format":2', '"format":3'))
-    with pytest.raises(TrailError, match="format 3, this release knows 2"):
+    path.write_text(path.read_text().replace('"format":2', '"format":4'))
+    with pytest.raises(TrailError, match="format 4, this release knows 3"):
         open_writer()
-    with pytest.raises(TrailError, match="format 3"):
+    with pytest.raises(TrailError, match="format 4"):
         TrailReader(tmp_path / "trail")
     path.unlink()
 

@@ -148,7 +148,7 @@ HEADERS = {
     "another writer": ({"epoch": 7}, "the file's name says epoch 1, its header 7"),
     "another sequence": ({"next": 7}, "the file's name says next 1, its header 7"),
     "other fragments": ({"fragments": 7}, "the file's name says fragments 0, its header 7"),
-    "a newer format": ({"format": 3}, "has format 3, this release knows 2"),
+    "a newer format": ({"format": 4}, "has format 4, this release knows 3"),
     "no format": ({"format": None}, "no usable format: None"),
     "a format that is none": ({"format": "1"}, "no usable format: '1'"),
     "no job": ({"job_uuid": None}, "nothing usable of 'job_uuid'"),
@@ -322,7 +322,7 @@ def test_every_byte_of_the_trail_file_is_checked(make: Callable[..., Path], samp
         if at in harmless:
             continue
         broken = content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
-        if broken.split() == content.split():
+        if broken.split() == content.split() or b'"format":3' in broken:  # a trail that may have encrypted files
             continue
         path.write_bytes(broken)
         assert str(trail) in refused(lambda: read_all(trail)).message, (at, broken)

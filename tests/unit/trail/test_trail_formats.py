@@ -125,8 +125,8 @@ def test_a_release_that_knows_format_1_only_refuses_what_was_continued(
         reader.descriptors(0)
         with TrailWriter.open(kept, **samples.JOB, pack=False) as writer:
             writer.append(with_origin(samples, PUBLISHED + 2, "north"))
-        monkeypatch.setattr(identity, "FORMAT", 1)
-        monkeypatch.setattr(headers, "FORMAT", 1)
+        monkeypatch.setattr(identity, "NEWEST", 1)
+        monkeypatch.setattr(headers, "NEWEST", 1)
         for look in (
             lambda: TrailReader(kept),
             lambda: TrailWriter.open(kept, **samples.JOB, pack=False),

@@ -1,0 +1,327 @@
+"""Keys of an encrypted trail: where they are, what they wrap, and which one is used now.
+
+A master key wraps data keys, one for each file; what those do is in `sealing.py`. Where the master keys are (a file, a variable
+of the environment, a command that asks a key service) is noted beside the trail, in FILE of the job's home: a place, never a
+key. So every process that reads the trail finds them, and whoever can only write the trail cannot name a key of his own.
+What does not live here: the job file's `[trail] encrypt` (`config/sections/trail.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from anabranch.errors import ConfigError, StateError, TrailCorrupt, TrailKeyMissing
+from anabranch.trail.format import SegmentName, to_json
+from anabranch.trail.identity import is_replica
+from anabranch.trail.storage import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+FILE = "encryption.json"  # in the job's home, beside the trail
+REWRAPPED = "keys"  # in the trail: data keys of files whose headers have them under a former master key
+LENGTH = 32  # bytes of a key: AES-256
+COMMAND_SECONDS = 30
+LOCAL, COMMAND = "local", "command"
+_LABEL = b"anabranch-trail-key\0"
+_MAKE = "head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE makes one"
+_RESTORE = "restore the file from a backup of the trail, or load again"
+_NAME_IT = (
+    "name the key in [trail] encrypt of the job file, under former if it is no longer used, and start capture again"
+)
+
+
+class Wrapped(NamedTuple):
+    """A data key as it stands in a file: `service` (LOCAL or COMMAND) and `key` say what unwraps it."""
+
+    service: str
+    key: str
+    data: str  # base64
+
+
+class KeyService(Protocol):
+    """Wraps data keys, and unwraps them again. Used by every process that reads the trail, once for each file."""
+
+    def id(self) -> str:
+        """Return what the present key is called; "" where only an answer to `wrap` tells it. Raises TrailKeyMissing."""
+
+    def wrap(self, data_key: bytes) -> Wrapped:
+        """Wrap 32 bytes by the present key. Raises TrailKeyMissing."""
+
+    def unwrap(self, wrapped: Wrapped) -> bytes | None:
+        """Return the 32 bytes; None where this is not its key. Raises TrailKeyMissing, TrailCorrupt for damaged ones."""
+
+
+def key_id(key: bytes) -> str:
+    """Return what a key is called: 16 hexadecimal digits, which do not tell the key."""
+    return hashlib.sha256(_LABEL + key).hexdigest()[:16]
+
+
+def parse_key(content: bytes, where: str) -> bytes:
+    """Return the 32 bytes of a key that is given raw, in hexadecimal digits or in base64. Raises TrailKeyMissing."""
+    text = content.strip()
+    if len(content) == LENGTH:
+        return content
+    with suppress(ValueError, binascii.Error):
+        if len(text) == 2 * LENGTH:
+            return bytes.fromhex(text.decode("ascii"))
+        if len(key := base64.b64decode(text, validate=True)) == LENGTH:
+            return key
+    message = f"{where} has no key of {LENGTH} bytes, raw, in hexadecimal digits or in base64"
+    raise TrailKeyMissing(message, hint=_MAKE)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalKey:
+    """A key in a file or in a variable of the environment. It is read anew each time, so that it may be replaced."""
+
+    file: str = ""
+    variable: str = ""
+
+    def id(self) -> str:
+        return key_id(self._key())
+
+    def wrap(self, data_key: bytes) -> Wrapped:
+        key = self._key()
+        data = _keywrap().aes_key_wrap(key, data_key)
+        return Wrapped(LOCAL, key_id(key), base64.b64encode(data).decode())
+
+    def unwrap(self, wrapped: Wrapped) -> bytes | None:
+        if wrapped.service != LOCAL or key_id(key := self._key()) != wrapped.key:
+            return None
+        try:
+            data = base64.b64decode(wrapped.data, validate=True)
+            if base64.b64encode(data).decode() != wrapped.data:
+                raise ValueError("bits that base64 leaves out are set")
+            return bytes(_keywrap().aes_key_unwrap(key, data))
+        except (_keywrap().InvalidUnwrap, ValueError):
+            raise TrailCorrupt(f"a data key that key {wrapped.key} has wrapped is damaged") from None
+
+    def _key(self) -> bytes:
+        if self.variable:
+            if not (found := os.environ.get(self.variable)):
+                hint = "set it for every process of the job, also where Spark runs"
+                raise TrailKeyMissing(f"the variable {self.variable} with the trail's key is not set", hint=hint)
+            return parse_key(found.encode(), f"the variable {self.variable}")
+        try:
+            handle = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise TrailKeyMissing(f"the trail's key cannot be read: {self.file}: {error.strerror}") from None
+        with os.fdopen(handle, "rb") as file:
+            if os.fstat(handle).st_mode & 0o077:
+                message = f"the key file {self.file} can be read or written by others than its owner"
+                raise TrailKeyMissing(
+                    message, hint=f"chmod 600 {self.file}, and consider whether the key is still a secret"
+                )
+            return parse_key(file.read(4096), self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandKey:
+    """A command that has a key service wrap and unwrap: a JSON object on its input, one on its output (docs/howto)."""
+
+    command: tuple[str, ...]
+
+    def id(self) -> str:
+        return ""
+
+    def wrap(self, data_key: bytes) -> Wrapped:
+        answer = self._ask({"do": "wrap", "data": base64.b64encode(data_key).decode()})
+        key, data = answer.get("key"), answer.get("data")
+        if not (isinstance(key, str) and 0 < len(key) <= 500 and isinstance(data, str) and 0 < len(data) <= 16_384):
+            raise self._failed("it answered without key and data")
+        return Wrapped(COMMAND, key, data)
+
+    def unwrap(self, wrapped: Wrapped) -> bytes | None:
+        if wrapped.service != COMMAND:
+            return None
+        answer = self._ask({"do": "unwrap", "key": wrapped.key, "data": wrapped.data})
+        with suppress(ValueError, TypeError):
+            if len(found := base64.b64decode(answer.get("data", ""), validate=True)) == LENGTH:
+                return found
+        raise self._failed(f"it answered without the {LENGTH} bytes of the data key")
+
+    def _ask(self, question: dict[str, str]) -> dict[str, Any]:
+        try:
+            done = subprocess.run(
+                self.command, input=to_json(question) + b"\n", capture_output=True, timeout=COMMAND_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._failed(f"it could not be asked: {type(error).__name__}") from None
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise self._failed(f"exit code {done.returncode}" + (f", {said[-1][:200]}" if said else ""))
+        with suppress(ValueError):
+            if isinstance(answer := json.loads(done.stdout), dict):
+                return answer
+        raise self._failed("its output is no JSON object")
+
+    def _failed(self, what: str) -> TrailKeyMissing:
+        hint = "see that the command can reach the key service, then start again"
+        return TrailKeyMissing(f"the key command {self.command[0]} failed: {what}", hint=hint)
+
+
+@dataclass(frozen=True)
+class KeyRing:
+    """The keys of a trail. `spans`: numbers of segments, from the first of a pair up to the second (None: to the end), that
+    have to be encrypted; `plain`: staged files that were there, not encrypted, when encryption was turned on."""
+
+    current: KeyService | None
+    former: tuple[KeyService, ...] = ()
+    spans: tuple[tuple[int, int | None], ...] = ()
+    plain: frozenset[str] = field(default=frozenset())
+
+    @property
+    def every(self) -> Iterator[KeyService]:
+        yield from filter(None, (self.current, *self.former))
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.spans) and self.spans[-1][1] is None
+
+    def unwrap(self, every: Sequence[Wrapped], what: str) -> bytes:
+        """Return a data key that is wrapped by one of the ring's keys. Raises TrailKeyMissing with the ids, TrailCorrupt."""
+        failed: list[TrailKeyMissing] = []
+        for service in self.every:
+            for wrapped in every:
+                try:
+                    if found := service.unwrap(wrapped):
+                        return found
+                except TrailKeyMissing as error:
+                    failed.append(error)
+                except TrailCorrupt as error:
+                    raise TrailCorrupt(f"{what}: {error.message}", hint=_RESTORE) from None
+        names = ", ".join(sorted({one.key for one in every}))
+        why = f": {'; '.join(sorted({error.message for error in failed}))}" if failed else ""
+        have = ", ".join(sorted(self._ids())) or "none"
+        raise TrailKeyMissing(
+            f"{what} is encrypted by key {names}, which is not there (keys there: {have}){why}", hint=_NAME_IT
+        )
+
+    def _ids(self) -> Iterator[str]:
+        for service in self.every:
+            with suppress(TrailKeyMissing):
+                if known := service.id():
+                    yield known
+
+    def requires(self, file: str) -> bool:
+        """Return whether a segment, or a staged file, has to be encrypted."""
+        if name := SegmentName.parse(file):
+            return any(start <= name.number and (end is None or name.number < end) for start, end in self.spans)
+        return self.is_on and file not in self.plain
+
+
+def place(storage: Storage) -> Path:
+    """Return where the places of the trail's keys are noted: beside the trail, never in it."""
+    return Path(storage.path(FILE)).parent.parent / FILE
+
+
+def ring(storage: Storage) -> KeyRing | None:
+    """Return the trail's keys; None for a trail that was never encrypted. Raises StateError for an unreadable file."""
+    try:
+        content = place(storage).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        data = json.loads(content)
+        spans = tuple((int(start), None if end is None else int(end)) for start, end in data["spans"])
+        former = tuple(service_of(one) for one in data["former"])
+        current = service_of(data["current"]) if data["current"] else None
+        return KeyRing(current, former, spans, frozenset(data["plain"]))
+    except (ValueError, KeyError, TypeError):
+        hint = "start capture again, or anabranch trail rekey JOB: both write it anew"
+        raise StateError(f"{place(storage)} cannot be read", hint=hint) from None
+
+
+def service_of(said: Mapping[str, Any]) -> KeyService:
+    """Return what a place of a key, as the job file says it, stands for."""
+    if "key_command" in said:
+        return CommandKey(tuple(said["key_command"]))
+    return LocalKey(said.get("key_file", ""), said.get("key_env", ""))
+
+
+def stamp(storage: Storage) -> tuple[object, ...]:
+    """Return what changes when the trail's present key may have changed. Cheap: two questions to the file system."""
+    found: list[object] = []
+    with suppress(OSError):
+        at = os.stat(place(storage))
+        found.append((at.st_mtime_ns, at.st_ino, at.st_size))
+        keys = ring(storage)
+        if keys and isinstance(keys.current, LocalKey) and keys.current.file:
+            at = os.stat(keys.current.file)
+            found.append((at.st_mtime_ns, at.st_ino, at.st_size))
+    return tuple(found)
+
+
+def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = True) -> None:
+    """Note where the keys are, as `[trail] encrypt` says it; None: it says nothing. The caller has the trail's lock unless
+    `may_turn` is false: then encryption is neither turned on nor off. Durable on return.
+
+    Raises TrailKeyMissing where the present key cannot be used, ConfigError without the library, StateError where nothing is
+    said for a trail that has encrypted files."""
+    known = _known(storage)
+    if said is None:
+        if known is not None:
+            _refuse_unsaid(storage, known)
+        return
+    current = said.get("current")
+    if current:
+        _keywrap()
+        service_of(current).wrap(bytes(LENGTH))  # a key that cannot be used is told before anything depends on it
+    spans: list[list[int | None]] = [list(span) for span in known["spans"]] if known else []
+    is_on = bool(spans) and spans[-1][1] is None
+    if bool(current) != is_on and not is_replica(
+        storage
+    ):  # its files are as they come: their trail turns it on and off
+        if not may_turn:
+            hint = "stop capture and start it again: it begins a segment for that"
+            raise StateError(f"encryption of the trail is to be turned {'on' if current else 'off'}", hint=hint)
+        following = max((name.number for name in map(SegmentName.parse, storage.names()) if name), default=0) + 1
+        if current:
+            spans.append([following, None])
+        elif spans:
+            spans[-1][1] = following
+    turned_on = bool(spans) and bool(current) and not is_on
+    plain = [f"staging/{name}" for name in storage.names("staging")] if turned_on else (known or {}).get("plain", [])
+    data = {"current": current, "former": list(said.get("former", ())), "spans": spans, "plain": plain}
+    if data != known:
+        LocalStorage(place(storage).parent).replace(FILE, to_json(data) + b"\n")
+
+
+def _known(storage: Storage) -> dict[str, Any] | None:
+    if ring(storage) is None:
+        return None
+    found: dict[str, Any] = json.loads(place(storage).read_bytes())
+    return found
+
+
+def _refuse_unsaid(storage: Storage, known: Mapping[str, Any]) -> None:
+    at = place(storage)
+    hint = (
+        "keep [trail] encrypt; to write new segments without encryption, say encrypt = { former = [ … ] } with the keys that"
+        " were used"
+    )
+    if known["spans"]:
+        raise StateError(f"the trail has been encrypted ({at}), and the job file has no [trail] encrypt", hint=hint)
+
+
+def _keywrap() -> ModuleType:
+    """Import the library late: a trail that is not encrypted does without."""
+    try:
+        from cryptography.hazmat.primitives import keywrap
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"the trail is encrypted, and a library for it is not installed ({missing.name})",
+            hint="pip install 'anabranch[encryption]'",
+        ) from None
+    return keywrap

@@ -1,0 +1,88 @@
+"""An encrypted trail on real servers: rows come to the target, no file of the trail tells one, its key changes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing.servers import Server
+from rigs.scenario import Scenario, wait_until
+from rigs.scenario_postgresql import FromPostgres
+
+WORDS = "a-word-nobody-else-has"
+FILL = "INSERT INTO item SELECT g, '" + WORDS + "' || repeat('w', 100) FROM generate_series({}, {}) g"
+
+
+@pytest.mark.quick
+@pytest.mark.one_family
+def test_rows_are_encrypted_on_their_way_and_the_key_changes_while_they_flow(
+    mysql_family: Server, scenario: Callable[..., Scenario]
+) -> None:
+    item = "CREATE TABLE item (id INT PRIMARY KEY, words VARCHAR(200))"
+    made = scenario(mysql_family, item, f"INSERT INTO item VALUES (1, '{WORDS}')")
+    one, other = keys(made.directory)
+    made.write_job(f'[trail]\nencrypt = {{ key_file = "{one}" }}\n')
+    running = made.start("run")
+    made.wait_streaming(running)
+    made.source.execute(*[f"INSERT INTO item VALUES ({n}, '{WORDS} {n}')" for n in range(2, 40)])
+    made.sync(running)
+    made.write_job(f'[trail]\nencrypt = {{ key_file = "{other}", former = [{{ key_file = "{one}" }}] }}\n')
+    found = made.cli("trail", "rekey", "--json").json
+    assert list(found["keys"]) == [found["key"]] and not found["plain"]
+    made.source.execute(*[f"UPDATE item SET words = '{WORDS} again' WHERE id = {n}" for n in range(2, 20)])
+    made.sync(running)
+    one.unlink()
+    made.write_job(f'[trail]\nencrypt = {{ key_file = "{other}" }}\n')
+    made.cli("trail", "rekey")
+    made.source.execute(f"INSERT INTO item VALUES (100, '{WORDS}')")
+    made.sync(running)
+    status = made.status()["encryption"]
+    assert (status["key"], list(status["keys"]), status["not_encrypted"]) == (found["key"], [found["key"]], 0)
+    assert status["keys"][found["key"]] > sum(found["keys"].values()), "a segment was begun by the other key"
+    running.stop()
+    made.assert_identical()
+    assert made.cli("trail", "check", "--json").json["problems"] == []
+    assert len(made.trail_rows("item")) >= 38 and files_with_rows(made.trail) == []
+    other.rename(other.with_suffix(".away"))
+    refused = made.cli("trail", "check", code=7)
+    assert f"is encrypted by key {found['key']}, which is not there" in refused.stdout
+
+
+@pytest.mark.quick
+def test_rows_of_a_large_open_transaction_wait_encrypted(
+    logical_postgresql: Server, scenario: Callable[..., FromPostgres]
+) -> None:
+    made = scenario(logical_postgresql, "CREATE TABLE item (id int PRIMARY KEY, words text)", FILL.format(1, 10))
+    one, _ = keys(made.directory)
+    made.write_job(f'[capture]\nstreaming = true\nmemory_limit_mb = 1\n[trail]\nencrypt = {{ key_file = "{one}" }}\n')
+    running = made.start("run")
+    made.wait_streaming(running)
+    with closing(made.source.connect(autocommit=False)) as large:
+        large.execute(FILL.format(1001, 30_000))
+        wait_until(lambda: list(made.trail.glob("staging/*.kept")), 30, "rows wait beside the trail", running.tail)
+        assert files_with_rows(made.trail) == []
+        running.kill()
+        running = made.start("run")
+        large.execute(FILL.format(30_001, 40_000))
+        large.commit()
+    made.sync(running)
+    running.stop()
+    made.assert_identical()
+    assert len(made.target_rows("item")) == 39_010 and files_with_rows(made.trail) == []
+
+
+def keys(folder: Path) -> tuple[Path, Path]:
+    """Two key files beside the homes of jobs."""
+    found = folder / "one.key", folder / "other.key"
+    for number, path in enumerate(found):
+        path.touch(mode=0o600)
+        path.write_text(bytes([number + 1] * 32).hex() + "\n")
+    return found
+
+
+def files_with_rows(trail: Path) -> list[str]:
+    """Every file below the trail in which the words of the rows can be read."""
+    return [str(path) for path in trail.rglob("*") if path.is_file() and WORDS.encode() in path.read_bytes()]
