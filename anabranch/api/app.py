@@ -24,7 +24,7 @@ from anabranch.api import (
     versions,
 )
 from anabranch.api.counting import Counting, Requests
-from anabranch.api.gate import Gate, Pace
+from anabranch.api.gate import Gate, Pace, RefusedPage
 from anabranch.api.headers import Guard
 from anabranch.api.problems import Unexpected, tell_problems
 from anabranch.api.requests_log import API, RequestsLog
@@ -38,9 +38,10 @@ def create_app(
     static: StaticFiles | None = None,
     hosts: Collection[str] = (),
     pace: Pace | None = None,
+    refused: RefusedPage = lambda *_: None,
 ) -> FastAPI:
     """Return the application of a manager. `pages`: routes beside those of the API; `static`: the files below `/static`;
-    `hosts`: names of this machine; `pace`: the limit of requests by address."""
+    `hosts`: names of this machine; `pace`: the limit of requests by address; `refused`: the page of what is not let in."""
     app = FastAPI(
         title="anabranch",
         version=__version__,
@@ -51,7 +52,7 @@ def create_app(
     )
     app.state.manager = manager
     app.add_middleware(Unexpected)
-    app.add_middleware(Gate, hosts=hosts, pace=pace)
+    app.add_middleware(Gate, hosts=hosts, pace=pace, refused=refused)
     app.add_middleware(Guard)
     app.state.requests = Requests()
     app.add_middleware(Counting, requests=app.state.requests)

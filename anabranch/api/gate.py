@@ -14,6 +14,7 @@ from http import HTTPStatus
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.api.problems import problem
@@ -22,6 +23,8 @@ from anabranch.manager.logins import network
 LARGEST = 1_000_000  # bytes of a body
 SAFE = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/\\\s]+)(?::\d{1,5})?")
+# What a browser is shown, by scope, code and sentence; None where a program asks.
+RefusedPage = Callable[[Scope, int, str], Response | None]
 
 
 @dataclass
@@ -46,10 +49,16 @@ class Pace:
 
 class Gate:
     """Middleware. `hosts`: names under which the manager is reached, beside `localhost` and addresses as numbers, which no name
-    of somebody else can lead to (DNS rebinding); `pace`: None for no limit."""
+    of somebody else can lead to (DNS rebinding); `pace`: None for no limit; `refused`: a page in place of a problem."""
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str] = (), pace: Pace | None = None) -> None:
-        self._app, self._pace = app, pace
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Collection[str] = (),
+        pace: Pace | None = None,
+        refused: RefusedPage = lambda *_: None,
+    ) -> None:
+        self._app, self._pace, self._refused_page = app, pace, refused
         self._hosts = {"localhost", *(name.lower().rstrip(".") for name in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +69,7 @@ class Gate:
         refused = self._refused(scope, headers)
         if refused is not None:
             status, code, detail, more = refused
-            answer = problem(status, code, detail)
+            answer = self._refused_page(scope, status, detail) or problem(status, code, detail)
             answer.headers.update(more)
             await answer(scope, receive, send)
             return

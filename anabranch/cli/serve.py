@@ -141,7 +141,7 @@ def _serve(
     manager.operations.offer(commands(_every_verb()))
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)
-    app = create_app(manager, [console.routes], console.static_files(), names, Pace())
+    app = create_app(manager, [console.routes], console.static_files(), names, Pace(), console.refused_page)
     manager.begin()
     try:
         click.echo(f"anabranch serves {address}", err=True)

@@ -12,22 +12,31 @@ from fastapi import APIRouter
 from starlette.staticfiles import StaticFiles
 
 from anabranch.console import (
+    action_pages,
     file_pages,
+    inside_pages,
     job_pages,
     lost_pages,
+    operation_pages,
     pages,
     people_pages,
     record_pages,
     secret_pages,
     status_pages,
+    table_pages,
 )
+from anabranch.console.showing import refused_page
 
-__all__ = ["PARTS", "routes", "static_files"]
+__all__ = ["PARTS", "refused_page", "routes", "static_files"]
 
 PARTS = (
     pages,
     job_pages,
     status_pages,
+    table_pages,
+    inside_pages,
+    action_pages,
+    operation_pages,
     file_pages,
     record_pages,
     people_pages,

@@ -18,9 +18,11 @@ from fastapi.responses import HTMLResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.templating import Jinja2Templates
+from starlette.types import Scope
 
 from anabranch.api.asking import caller_of, session_of
 from anabranch.api.problems import AGAIN_S, STATUS, of_store, unexpected
+from anabranch.api.requests_log import API
 from anabranch.console import words
 from anabranch.console.logged_in import Visitor
 from anabranch.errors import AnabranchError
@@ -33,7 +35,13 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 templates = Jinja2Templates(directory=Path(__file__).with_name("templates"))
 templates.env.trim_blocks = templates.env.lstrip_blocks = True
 templates.env.filters.update(
-    duration=words.duration, size=words.size, moment=words.moment, count=words.count, ranked=words.ranked
+    duration=words.duration,
+    size=words.size,
+    moment=words.moment,
+    micros=words.micros,
+    count=words.count,
+    ranked=words.ranked,
+    segment=words.segment,
 )
 
 
@@ -56,7 +64,7 @@ def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
         ("/tokens", "Tokens"),
         ("/audit", "Audit"),
     ]
-    return [("/", "Jobs"), *(others if is_administrator else [])]
+    return [("/", "Jobs"), ("/alerts", "Alerts"), *(others if is_administrator else [])]
 
 
 templates.env.globals["pages_of"] = _pages_of
@@ -87,11 +95,26 @@ class PageRoute(APIRoute):
                 return await inner(request)
             except Exception as error:  # passed on, but for those that have a page
                 code = _code(error)
-                if code < 400 or not ("text/html" in request.headers.get("accept", "") or is_part(request)):
+                if code < 400 or not _wants_pages(request):
                     raise
                 return _refusal(request, error, code)
 
         return handled
+
+
+def refused_page(scope: Scope, code: int, said: str) -> Response | None:
+    """Return what the gate refuses as a page, for who wants pages; else None. Nothing is looked up for it."""
+    request = Request(scope)
+    if not _wants_pages(request) or request.url.path.startswith(API):
+        return None
+    title = words.REFUSED.get(code, HTTPStatus(code).phrase)
+    return page(
+        request, "_refused.html" if is_part(request) else "refused.html", code=code, title=title, said=said, hint=""
+    )
+
+
+def _wants_pages(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "") or is_part(request)
 
 
 def _code(error: Exception) -> int:

@@ -67,7 +67,7 @@ def status(
     template = "_status.html" if is_part(request) else "status.html"
     facts: dict[str, Any] = {"name": name}
     try:
-        heard = _heard(manager, visitor.caller, name, fresh)
+        heard = heard_now(manager, visitor.caller, name, fresh)
         facts |= {"heard": heard, "status": heard.status, "choice": chosen(heard.status, text, state, number)}
         facts["parked"] = _ways_back(manager, visitor.caller, name) if heard.parked else []
     except (UnknownName, NotAllowed):
@@ -77,7 +77,8 @@ def status(
     return page(request, template, visitor, **facts, error=None)
 
 
-def _heard(manager: Manager, caller: Caller, name: str, fresh: bool) -> Heard:
+def heard_now(manager: Manager, caller: Caller, name: str, fresh: bool) -> Heard:
+    """Return what both ends say of a job; what they said a moment ago, unless it is to be `fresh`."""
     found = manager.heard(caller, name)
     if fresh or found is None or found.age > KEPT_S:
         manager.status(caller, name)

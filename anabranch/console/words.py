@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 from anabranch.model.checks import CheckResult, CheckVerdict
 
@@ -14,7 +15,10 @@ REFUSED = {
     403: "You may not do this",
     404: "There is no such page",
     409: "Somebody else was faster",
+    413: "This is too large",
+    421: "This is not the name of this manager",
     422: "This cannot be taken",
+    429: "Too many requests",
     500: "This went wrong",
     503: "This does not work now",
 }
@@ -55,6 +59,16 @@ def moment(told: str | float | None) -> str:
         return "-"
     found = datetime.fromtimestamp(told, UTC) if isinstance(told, (int, float)) else datetime.fromisoformat(told)
     return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def micros(told: int | None) -> str:
+    """Write a time in microseconds since 1970, as `moment` does; 0, which is not known, as a dash."""
+    return moment(told / 1_000_000 if told else None)
+
+
+def segment(name: str) -> str:
+    """Write a name as one segment of an address, whatever is in it."""
+    return quote(name, safe="")
 
 
 def ranked(results: Iterable[CheckResult]) -> list[CheckResult]:

@@ -26,6 +26,7 @@ from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import EVERY_JOB, Caller, Role
 from anabranch.manager.events import Events
 from anabranch.manager.glances import Glance, Glances, Heard
+from anabranch.manager.inside import Inside
 from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
 from anabranch.manager.logins import Logins
 from anabranch.manager.masking import masked, refuse_masked
@@ -77,6 +78,7 @@ class Manager:
         self.operations = Operations(self.store, self.jobs, self.audit, self.home, self._environment, self.repeats)
         self.events = Events(self.store, self.jobs, self.supervision, self.alerts, lambda: self.monitor.latest)
         self._asked = Asked()
+        self.inside = Inside(self.jobs, self._asked, self.audit)
         self.glances = Glances(self.jobs)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:

@@ -28,7 +28,7 @@ from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.masking import HIDDEN
-from anabranch.manager.recorded import STREAMS, Recorded
+from anabranch.manager.recorded import PIECE, STREAMS, Recorded
 from anabranch.manager.repeats import Repeats
 from anabranch.manager.store import ManagerStore, now
 from anabranch.manager.verbs import OFFERED
@@ -118,11 +118,8 @@ class Operations:
         before."""
         caller.require(Role.VIEWER, job)
         self._jobs.job(job)
-        command = self._commands.get(verb)
-        if command is None:
-            raise ConfigError(f"{verb!r} is not offered here", job=job, hint=f"one of {', '.join(self._commands)}")
-        given = command.of_job(arguments)
-        caller.require(OFFERED[verb].of(given), job)
+        caller.require(self.needs(verb, arguments), job)
+        given = self._commands[verb].of_job(arguments)
 
         def note() -> dict[str, Any]:
             with self._store.writing() as connection:
@@ -155,6 +152,18 @@ class Operations:
         row = self._store.row("SELECT cut_stdout, cut_stderr FROM operation WHERE id = ?", (number,)) or {}
         text, following, is_complete = self._recorded(number).output(stream, offset, found.state not in OPEN)
         return Output(text, offset, following, is_complete, row.get(f"cut_{stream}", 0))
+
+    def end_of_output(self, caller: Caller, job: str, number: int, stream: str) -> Output:
+        """Return the last piece of what an operation has said on a stream. NotAllowed for who may not ask for it."""
+        offset = max(0, self._recorded(number).size(stream) - PIECE)
+        return self.output(caller, job, number, stream, offset)
+
+    def needs(self, verb: str, arguments: Sequence[str]) -> Role:
+        """Return the role that a command line needs. Raises ConfigError for what is not offered."""
+        command = self._commands.get(verb)
+        if command is None:
+            raise ConfigError(f"{verb!r} is not offered here", hint=f"one of {', '.join(self._commands)}")
+        return OFFERED[verb].of(command.of_job(arguments))
 
     def cancel(self, caller: Caller, job: str, number: int) -> Operation:
         """Ask an operation to end; one that waits never begins, one that does not end in a minute is killed. One that has

@@ -110,6 +110,13 @@ class Recorded:
         with suppress(OSError):
             (self.place / "stderr").write_text(text)
 
+    def size(self, stream: str) -> int:
+        """Return how many bytes of a stream there are."""
+        try:
+            return (self.place / stream).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def output(self, stream: str, offset: int, has_ended: bool) -> tuple[str, int, bool]:
         """Return text of a stream from a byte on, where the next piece begins, and whether there is nothing more to come."""
         try:

@@ -57,10 +57,17 @@ def show(
 ) -> Iterator[ShownRow]:
     """Yield rows behind sequence `after` up to `upto`, one chunk in memory at a time."""
     for ref in reader.descriptors(after, upto):
-        if table is None or ref.has_barriers or str(table) in dict(ref.tables):
-            chunk = reader.load(ref)
-            place = reader.position_at(ref.last_sequence) if ref.part is Part.FRAGMENT else None
-            yield from rows(chunk, _definitions(reader, ref), table=table, key=key, place=place)
+        yield from show_chunk(reader, ref, table=table, key=key)
+
+
+def show_chunk(
+    reader: TrailReader, ref: ChunkRef, *, table: TableId | None = None, key: Mapping[str, str] | None = None
+) -> Iterator[ShownRow]:
+    """Yield the rows of one chunk, as `show` does."""
+    if table is None or ref.has_barriers or str(table) in dict(ref.tables):
+        chunk = reader.load(ref)
+        place = reader.position_at(ref.last_sequence) if ref.part is Part.FRAGMENT else None
+        yield from rows(chunk, _definitions(reader, ref), table=table, key=key, place=place)
 
 
 def _definitions(reader: TrailReader, ref: ChunkRef) -> Callable[[TableId, int], TableSchema]:

@@ -1,4 +1,4 @@
-"""A Chromium that goes through the console's pages as a person does: two widths, light and dark, by keyboard.
+"""A Chromium that goes through the console's pages as a person does: wide and light, narrow and dark, by keyboard.
 
 Each page is looked at by axe-core, has to fit its width, and asks no other host; what its console says is an error. What does
 not live here: Chromium itself (anabranch/testing/chromium.py).
@@ -17,13 +17,14 @@ from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
 
 from anabranch.testing.chromium import find_chromium
 
-SIZES = ((1280, 800), (390, 844))
-SCHEMES = ("light", "dark")
-PICTURES = {(1280, "light"): "-1280", (390, "dark"): "-390"}
+LOOKS = ((1280, 800, "light"), (390, 844, "dark"))
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 VIOLATIONS = """async options => (await axe.run(document, options)).violations.map(
     one => one.id + ": " + one.nodes.map(node => node.html + " " + node.failureSummary).join(" | "))"""
-COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}  # all that differs between light and dark
+# All that differs by width and by colours.
+NARROW = {
+    "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]}
+}
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, textarea"
 
 
@@ -64,23 +65,23 @@ class Window:
         self.seen.add(urlsplit(path).path)
 
     def look(self, path: str, ready: str = "main h1", code: int = 200, picture: str = "") -> None:
-        """Open a page in both widths, and judge it there, light and dark. `picture`: the name of one to keep, where pictures
-        are wanted; with its width, 1280 (which is light) or 390 (which is dark)."""
-        for width, height in SIZES:
+        """Open a page wide and light, then narrow and dark, and judge it there. `picture`: the name of one to keep, where
+        pictures are wanted; with its width, 1280 or 390."""
+        for width, height, scheme in LOOKS:
             self.page.set_viewport_size({"width": width, "height": height})
+            self.page.emulate_media(color_scheme=scheme)
             self.open(path, ready, code)
             wide = self.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{path} is {wide} wide at {width}"
             self.page.evaluate(AXE)
-            for scheme in SCHEMES:
-                self.page.emulate_media(color_scheme=scheme)
-                found = self.page.evaluate(VIOLATIONS, {} if scheme == SCHEMES[0] else COLOURS)
-                assert found == [], f"{path}, {width}, {scheme}:\n" + "\n".join(found)
-                if self._screenshots and picture.endswith(PICTURES.get((width, scheme), "none")):
-                    self._screenshots.mkdir(parents=True, exist_ok=True)
-                    self.page.screenshot(path=self._screenshots / f"{picture}.png")
-            self.page.emulate_media(color_scheme=SCHEMES[0])
-        self.page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
+            found = self.page.evaluate(VIOLATIONS, {} if (width, height, scheme) == LOOKS[0] else NARROW)
+            assert found == [], f"{path}, {width}, {scheme}:\n" + "\n".join(found)
+            if self._screenshots and picture.endswith(f"-{width}"):
+                self._screenshots.mkdir(parents=True, exist_ok=True)
+                self.page.screenshot(path=self._screenshots / f"{picture}.png")
+        width, height, scheme = LOOKS[0]
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(color_scheme=scheme)
 
     def press(self, name: str, to: str = "", is_refused: bool = False) -> None:
         """Press the button, or follow the link, of a name, and wait for the page at the path `to`, where one is given.

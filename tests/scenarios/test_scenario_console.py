@@ -12,7 +12,7 @@ import pytest
 from anabranch import console
 from anabranch.testing.servers import Server
 from rigs.browser import Window, patterns, window
-from rigs.scenario import Scenario
+from rigs.scenario import Scenario, repeating
 from rigs.served import Served
 
 Make = Callable[..., Scenario]
@@ -22,6 +22,8 @@ PARTS = {"/parts/jobs", "/jobs/{name}/now"}  # of pages, and asked for by them
 TABLES = (
     "CREATE TABLE customer (id INT PRIMARY KEY, name VARCHAR(40), town VARCHAR(40))",
     "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, amount DECIMAL(10, 2))",
+    "CREATE TABLE tick (id INT PRIMARY KEY, n INT)",
+    "INSERT INTO tick VALUES (1, 0)",
     "INSERT INTO customer VALUES (1, 'Ada', 'Ghent'), (2, 'Ben <b>', 'Graz'), (3, 'Cid', 'Gera')",
     "INSERT INTO orders VALUES (10, 1, 12.50), (11, 2, 7.00)",
 )
@@ -32,7 +34,7 @@ def test_a_browser_goes_through_every_page_and_does_what_people_do(
     mariadb: Server, scenario: Make, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     made = scenario(mariadb, *TABLES)
-    made.write_job('[ddl]\nadd_column = "park"\n')
+    made.write_job('[ddl]\nadd_column = "park"\ndrop_column = "ask"\n[cutover]\nflip = ["false"]\n')
     environment = made.environment | {"PYTHONPATH": f"{QUICK}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     (made.directory / "output").mkdir(exist_ok=True)
     manager = Served(environment, made.directory / "output" / "serve")
@@ -45,6 +47,13 @@ def test_a_browser_goes_through_every_page_and_does_what_people_do(
             made.source.execute("ALTER TABLE orders ADD COLUMN paid INT")
             made.sync()
             every_page_of_a_job_can_be_used(seen)
+            with repeating(
+                lambda: made.source.execute("UPDATE tick SET n = n + 1"), 0.5
+            ):  # what waits for the log goes on
+                a_parked_table_is_brought_back(seen, made)
+                the_trail_and_comparisons_are_looked_at(seen)
+                a_change_that_waits_is_approved(seen, made)
+            a_cut_over_whose_flip_fails_is_shown_step_by_step(seen, made)
             a_job_is_changed_restarted_and_stopped(seen)
             people_are_let_in(seen)
             what_is_not_there_is_a_page(seen)
@@ -117,6 +126,76 @@ def every_page_of_a_job_can_be_used(seen: Window) -> None:
     seen.press("Show")
 
 
+def a_parked_table_is_brought_back(seen: Window, made: Scenario) -> None:
+    seen.open("/jobs/shop/status?state=parked", "#table-1")
+    path = seen.page.get_attribute("#table-1", "href") or ""
+    seen.look(path, "#table dl.facts", picture="table-1280")
+    assert "ADD COLUMN paid" in seen.text() and "amount: decimal(10,2)" in seen.text()
+    seen.press("Make it anew, and load …")
+    seen.page.wait_for_selector("main form")
+    seen.look(seen.page.url.removeprefix(seen.url))
+    seen.press("Make it anew, and load")
+    seen.page.wait_for_selector("#operation .state:has-text('done')")  # by itself
+    operation = seen.page.url.removeprefix(seen.url)
+    seen.look(operation, "#operation dl.facts")
+    seen.look(f"{operation}/cancel")
+    seen.look("/jobs/shop/operations")
+    made.source.execute("INSERT INTO orders VALUES (12, 3, 1.00, 1)")
+    made.sync()
+    made.assert_identical("orders")
+    seen.open(path, "#table .state.good")
+
+
+def the_trail_and_comparisons_are_looked_at(seen: Window) -> None:
+    seen.look("/jobs/shop/trail?after=0", "#rows")
+    seen.fill(key="id=12")
+    seen.press("Show")
+    seen.page.wait_for_selector("caption:has-text('1 row behind')")
+    assert "amount = 1.00" in seen.text()
+    seen.look("/jobs/shop/verification", "#ask-again")
+    seen.press("Compare both ends …")
+    seen.press("Compare")
+    seen.page.wait_for_selector("#operation .state:has-text('done')")
+    assert "identical" in seen.text()
+    seen.look("/jobs/shop/verification", "#asked")
+    seen.look("/alerts")
+
+
+def a_change_that_waits_is_approved(seen: Window, made: Scenario) -> None:
+    made.source.execute("ALTER TABLE customer DROP COLUMN town")
+    made.source.execute("INSERT INTO customer VALUES (4, 'Dee')")
+    made.sync()
+    seen.look("/jobs/shop/definitions", "#approve-1", picture="definitions-1280")
+    assert "DROP COLUMN town" in seen.text()
+    for name in ("Go on without it …", "I have altered the table …"):
+        seen.press(name)
+        seen.page.wait_for_selector("main h1:has-text('?')")
+        seen.open("/jobs/shop/definitions", "#approve-1")
+    seen.press("Carry it out …")
+    seen.press("Carry it out")
+    seen.page.wait_for_selector("#operation .state:has-text('done')")
+    made.wait_streaming()
+    made.sync()
+    made.assert_identical("customer")
+    seen.open("/jobs/shop/definitions", "#ask-again")
+    assert "No table waits for a decision" in seen.text()
+
+
+def a_cut_over_whose_flip_fails_is_shown_step_by_step(seen: Window, made: Scenario) -> None:
+    seen.look("/jobs/shop/cutover", "#ask-again")
+    seen.press("Look what is in the way …")
+    seen.press("Look what is in the way")
+    seen.page.wait_for_selector("#operation .state:has-text('done')")
+    seen.open("/jobs/shop/cutover", "#ask-again")
+    seen.press("Cut over …")
+    seen.press("Cut over")
+    seen.page.wait_for_selector("#operation .state:has-text('failed')")
+    seen.look("/jobs/shop/cutover", "#ask-again", picture="cutover-1280")
+    assert "aborted" in seen.text() and "the source takes writes" in seen.text()
+    made.source.execute("INSERT INTO customer VALUES (5, 'Eve')")
+    made.sync()
+
+
 def a_job_is_changed_restarted_and_stopped(seen: Window) -> None:
     seen.look("/jobs/shop/edit")
     seen.fill(text=seen.page.input_value("textarea") + "# a word\n", note="for a test")
@@ -149,6 +228,13 @@ def people_are_let_in(seen: Window) -> None:
     given = seen.page.inner_text("#made")
     seen.look("/users/bob/password")
     seen.look("/audit")
+    seen.open("/secrets")
+    seen.fill(name="OTHER_PASSWORD", value="not shown")
+    seen.page.locator("main form button").last.click()
+    seen.page.wait_for_selector("main tbody th:has-text('OTHER_PASSWORD')")
+    seen.look("/secrets")
+    assert "not shown" not in seen.page.content()
+    seen.look("/secrets/OTHER_PASSWORD/remove")
     a_viewer_sees_only_what_is_hers(seen, given)
     seen.look("/users/bob/remove")
     seen.press("Remove", "/users")

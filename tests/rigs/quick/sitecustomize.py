@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-HERE = {"load", "apply", "verify", "--scan"}
+HERE = {"load", "reload", "apply", "verify", "--scan"}
 
 
 def is_another_verb() -> bool:

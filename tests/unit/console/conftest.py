@@ -13,6 +13,8 @@ from httpx2 import Response
 from anabranch import console
 from anabranch.api import create_app
 from anabranch.api.asking import COOKIE
+from anabranch.cli.main import cli
+from anabranch.cli.offered import commands
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller, Role
 from tests.unit.console.markup import faults
@@ -27,6 +29,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
     monkeypatch.setenv("PW", "S3cret@")
     monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
     made = Manager(tmp_path)
+    made.operations.offer(commands(cli))
     made.add(ADMIN, text())
     yield made
     made.store.close()
@@ -49,6 +52,10 @@ class Browser:
         found = self.manager.sessions.find(secret)
         assert found is not None
         return found.csrf
+
+    def manager_caller(self) -> Caller:
+        """Return who may see everything."""
+        return ADMIN
 
     def page(self, path: str, code: int = 200) -> str:
         """Return a whole page."""
@@ -75,7 +82,7 @@ class Browser:
 
 @pytest.fixture
 def browser(manager: Manager) -> Iterator[Browser]:
-    app = create_app(manager, [console.routes], console.static_files())
+    app = create_app(manager, [console.routes], console.static_files(), refused=console.refused_page)
     headers = {"Accept": "text/html,*/*;q=0.8"}
     with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False, headers=headers) as client:
         yield Browser(client, manager)
