@@ -20,6 +20,7 @@ from bench import (
     conflicts,
     cutover,
     growth,
+    hops,
     latency,
     load,
     presence,
@@ -57,6 +58,7 @@ WORKLOADS: dict[str, Workload] = {
 BY_NAME: dict[str, Workload] = {  # only where they are asked for
     "stage": staging.run,
     "altering": altering.run,
+    "hop": hops.run,
     "reverse": latency.reverse,
 }
 # The part of the full sizes that `reduced` takes.
@@ -77,6 +79,7 @@ REDUCED = {
     "stage": 0.1,
     "reverse": 0.2,
     "altering": 0.5,
+    "hop": 0.3,
 }
 POSTGRESQL = "postgresql"
 # What runs where nothing is asked for: the pairs that the goals name, in 75 minutes on two cores.

@@ -1,7 +1,8 @@
 """Files below `load/` of a trail, which a replica gets, too: the rows of an initial load that travels with its trail.
 
-Each is written whole under another name and never changed; a folder's `manifest.json` names its files and comes last. What
-is in them is not looked at here.
+Each is written whole under another name. Files of rows (`.arrow`) are never changed; a folder's `manifest.json` names its
+files and comes behind them, `complete.json` comes last of all; these and other facts (`.json`) may be replaced. What is in
+them is not looked at here, and whatever else lies there is of the job that loads.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from anabranch.trail.failures import syncing, writing
 from anabranch.trail.storage import LocalStorage, Writable, read_whole
 
 FOLDER = "load"
-MANIFEST = "manifest.json"
+LAST = ("manifest.json", "complete.json")  # in this order, behind everything else
+FACTS = ".json"
+COPIED = (".arrow", FACTS)
 PART = ".part"
-UNFINISHED = (PART, ".tmp")
 NAME = re.compile(r"load(?:/[\w%@+=,~ -][\w%@+=,~ .-]{0,250}){1,4}")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFile:
-    """A file as both sides name it. `sum`: CRC-32 of a manifest, which may be another one later; 0 for files of rows."""
+    """A file as both sides name it. `sum`: CRC-32 of facts, which may be others later; 0 for files of rows."""
 
     name: str
     size: int
@@ -35,21 +37,29 @@ class LoadFile:
 
 
 def load_files(storage: LocalStorage) -> list[LoadFile]:
-    """Return the files below `load/` that are whole, in the order of copying: a manifest behind its files."""
+    """Return the files below `load/` that are whole, in the order of copying: a manifest behind its files. Of facts that
+    are replaced meanwhile either the former or the later ones are meant."""
     found = []
     for folder, _, names in os.walk(storage.directory / FOLDER):
         for name in names:
             path = Path(folder, name)
-            if not name.endswith(UNFINISHED):
+            if name.endswith(COPIED):
                 with suppress(FileNotFoundError):  # a load that is begun anew removes the former one's
                     found.append(_named(storage, path))
-    return sorted(found, key=lambda one: (one.name.endswith(f"/{MANIFEST}"), one.name))
+    return sorted(found, key=lambda one: (_turn(one.name), one.name))
+
+
+def _turn(name: str) -> int:
+    base = os.path.basename(name)
+    return LAST.index(base) + 1 if base in LAST else 0
 
 
 def _named(storage: LocalStorage, path: Path) -> LoadFile:
     name = str(path.relative_to(storage.directory))
-    crc = zlib.crc32(read_whole(storage, name)) if path.name == MANIFEST else 0
-    return LoadFile(name, path.stat().st_size, crc)
+    if not name.endswith(FACTS):
+        return LoadFile(name, path.stat().st_size)
+    data = read_whole(storage, name)
+    return LoadFile(name, len(data), zlib.crc32(data))
 
 
 class LoadFilesCopy:
@@ -105,6 +115,6 @@ class LoadFilesCopy:
         self._file, self._name = self._storage.create(name + PART), name
 
     def _path(self, name: str) -> Path:
-        if not NAME.fullmatch(name) or name.endswith(UNFINISHED):
+        if not NAME.fullmatch(name) or not name.endswith(COPIED):
             raise TrailError(f"{name!r} is no file of a load", hint="look at who sends it")
         return self._storage.directory / name

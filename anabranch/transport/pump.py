@@ -23,7 +23,7 @@ from anabranch.trail.identity import Identity
 from anabranch.trail.outgoing import HistoryPiece, Outgoing, Piece, SegmentPiece
 from anabranch.trail.replica import Held, hops_of
 from anabranch.trail.replica_files import LoadFile, load_files
-from anabranch.trail.storage import LocalStorage
+from anabranch.trail.storage import LocalStorage, read_whole
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.hop_state import HopState
 from anabranch.transport.link import BEAT, Link, LinkLost
@@ -31,7 +31,7 @@ from anabranch.transport.messages import OPTIONAL, VERSION, Kind, Message, Proto
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two tries
 GREETING = 40.0  # seconds for an answer over several hops, each of which may have to connect
-SYNC_BYTES = 8 << 20  # so many are sent at most before the receiver is asked to make them durable
+SYNC_BYTES = 32 << 20  # so many are sent at most before the receiver is asked to make them durable
 SYNCS = 2  # asked for at once: while one is carried out, more comes
 LOOK, LOOK_IDLE, IDLE = 0.003, 0.02, 1.0  # seconds between two looks at the trail, also once it was quiet for so long
 NOTE = 1.0
@@ -272,21 +272,25 @@ class _Session:
         self._link.say(Kind.OFFER, {"files": [[one.name, one.size, one.sum] for one in files]})
 
     def _send_file(self, file: LoadFile) -> int:
+        """Send a file; return its bytes. Facts are sent as they are now: they may have been replaced meanwhile."""
+        storage = LocalStorage(self._pump.directory)
         try:
-            readable = LocalStorage(self._pump.directory).open(file.name)
+            if file.sum:
+                data = read_whole(storage, file.name)
+                self._say(Kind.FILE, {"name": file.name, "size": len(data), "offset": 0}, data)
+                return len(data)
+            readable = storage.open(file.name)
         except FileNotFoundError:  # the load was begun anew
-            return 0
+            return 1
         try:
             at = 0
-            while at < file.size or not file.size:
+            while not self._stop() and (at < file.size or not at):
                 data = readable.read(at, min(FILE_PIECE, file.size - at))
                 if not data and file.size:
                     raise TrailError(f"{file.name} has become shorter", hint="load the table again")
                 self._say(Kind.FILE, {"name": file.name, "size": file.size, "offset": at}, data)
-                at += len(data)
-                if not file.size or self._stop():
-                    break
-            return max(at, 1)
+                at += max(len(data), 1)
+            return at
         finally:
             readable.close()
 

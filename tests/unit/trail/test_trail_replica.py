@@ -313,23 +313,43 @@ def test_files_of_a_load_get_their_names_when_they_are_whole_the_manifest_last(t
     (folder / "z.arrow").write_bytes(b"z" * 1000)
     (folder / "manifest.json").write_bytes(b"{}")
     (folder / "y.arrow.tmp").write_bytes(b"unfinished")
+    (folder.parent / "ledger.db").write_bytes(b"of the job that loads")
+    (folder.parent / "complete.json").write_bytes(b"1")
+    (folder.parent / "source.json").write_bytes(b"2")
     offered = load_files(LocalStorage(tmp_path / "a"))
-    assert [one.name for one in offered] == ["load/shop.orders/z.arrow", "load/shop.orders/manifest.json"]
+    rows_file, facts, manifest, complete = offered
+    assert [one.name.removeprefix("load/") for one in offered] == [
+        "shop.orders/z.arrow", "source.json", "shop.orders/manifest.json", "complete.json"
+    ]  # fmt: skip
     copy = LoadFilesCopy(tmp_path / "b")
     assert all(map(copy.is_wanted, offered))
     assert not copy.add(offered[0].name, 1000, 0, b"z" * 600)
     copy = LoadFilesCopy(tmp_path / "b")
     assert copy.is_wanted(offered[0])
     assert not copy.add(offered[0].name, 1000, 0, b"z" * 600) and copy.add(offered[0].name, 1000, 600, b"z" * 400)
-    assert copy.add(offered[1].name, 2, 0, b"{}")
+    assert (
+        copy.add(manifest.name, 2, 0, b"{}")
+        and copy.add(complete.name, 1, 0, b"1")
+        and copy.add(facts.name, 1, 0, b"2")
+    )
+    assert rows_file.sum == 0 and facts.sum
     assert not any(map(copy.is_wanted, offered)) and load_files(LocalStorage(tmp_path / "b")) == offered
     (folder / "manifest.json").write_bytes(b"[]")
-    assert copy.is_wanted(load_files(LocalStorage(tmp_path / "a"))[1])
-    for name in ("load/../trail.json", "trail.json", "load//x", "/load/x", "load/.x", "load/x.part", "load/a/../../x"):
+    assert copy.is_wanted(load_files(LocalStorage(tmp_path / "a"))[2])
+    for name in (
+        "load/../trail.json",
+        "trail.json",
+        "load//x",
+        "/load/x",
+        "load/.x",
+        "load/x.part",
+        "load/a/../../x.json",
+        "load/ledger.db",
+    ):
         with pytest.raises(TrailError, match="no file of a load"):
             copy.is_wanted(LoadFile(name, 1))
     with pytest.raises(TrailError, match="others begin at"):
-        copy.add("load/t/x", 5, 3, b"x")
+        copy.add("load/t/x.arrow", 5, 3, b"x")
 
 
 @pytest.mark.parametrize(

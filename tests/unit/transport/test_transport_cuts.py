@@ -148,7 +148,7 @@ def test_a_line_that_is_cut_at_any_byte_leaves_a_beginning_and_then_all(cuts: li
         (Kind.SEGMENT, {}),
         (Kind.HISTORY, {"offset": 10**30}),
         (Kind.FILE, {"name": "trail.json", "size": 1, "offset": 0}),
-        (Kind.FILE, {"name": "load/t/x", "size": 1, "offset": 1}),
+        (Kind.FILE, {"name": "load/t/x.arrow", "size": 1, "offset": 1}),
         (Kind.OFFER, {"files": [[1, 2, 3]]}),
         (Kind.OFFER, {"files": ["x"] * 5000}),
         (Kind.IDENTITY, {"identity": {"job": "x"}}),

@@ -61,7 +61,7 @@ def test_a_pump_that_is_asked_to_catch_up_ends_then(way, writer, tmp_path):
     folder = tmp_path / "a" / "load" / "shop.orders"
     folder.mkdir(parents=True)
     (folder / "1.arrow").write_bytes(bytes(range(256)) * 3000)
-    (folder / "empty").write_bytes(b"")
+    (folder / "empty.arrow").write_bytes(b"")
     (folder / "manifest.json").write_bytes(b'{"files":[]}')
     pump = way.pump(way.receiver().port)
     pump.run(never, until_caught_up=True)
