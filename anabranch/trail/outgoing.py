@@ -14,12 +14,21 @@ from pathlib import Path
 from anabranch.errors import StateError, TrailError
 from anabranch.trail import identity as identities
 from anabranch.trail import published
-from anabranch.trail.format import PREFIX_LENGTH, SegmentName, ends_before, segment_names
+from anabranch.trail.format import (
+    PREFIX_LENGTH,
+    Frame,
+    FrameKind,
+    SegmentName,
+    decode_prefix,
+    ends_before,
+    head_is_intact,
+    segment_names,
+)
 from anabranch.trail.history import read
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record
 from anabranch.trail.replica import ANEW, Held
-from anabranch.trail.segment import SegmentReader
+from anabranch.trail.segment import TRAILER_LENGTH, TRAILER_MAGIC, SegmentReader
 from anabranch.trail.storage import LocalStorage
 
 PIECE = 256 * 1024
@@ -212,10 +221,42 @@ class Outgoing:
         """Return up to where a segment is published."""
         if name.number == record.number:
             return record.end
-        segment = SegmentReader(self._storage, str(name)) if self._segment is None else self._segment
+        before = ends_before(segment_names(self._storage.names()), name)
+        if self._segment is not None:
+            return _whole_end(self._segment, before)
+        segment = SegmentReader(self._storage, str(name))
         try:
-            segment.index.complete(ends_before(segment_names(self._storage.names()), name))
-            return segment.size() if segment.index.is_sealed else segment.index.end
+            return _whole_end(segment, before)
         finally:
-            if segment is not self._segment:
-                segment.close()
+            segment.close()
+
+
+def _whole_end(segment: SegmentReader, before: int | None) -> int:
+    """Return up to where a segment is good that nobody writes any more: to its end if it is sealed, else to where its writer
+    died, without what was not adopted (`ends_before`). Prefixes say so, whatever the frames hold."""
+    size, at = segment.size(), 0
+    if _is_sealed(segment, size):
+        return size
+    while (frame := _frame_at(segment, at, size)) is not None:
+        if before is not None and frame.kind == FrameKind.CHUNK and frame.last >= before:
+            break
+        at += frame.length
+    return at
+
+
+def _is_sealed(segment: SegmentReader, size: int) -> bool:
+    trailer = segment.read(max(0, size - TRAILER_LENGTH), TRAILER_LENGTH)
+    if len(trailer) < TRAILER_LENGTH or not trailer.endswith(TRAILER_MAGIC):
+        return False
+    at = int.from_bytes(trailer[:8], "little")
+    frame = _frame_at(segment, at, size)
+    return frame is not None and frame.kind == FrameKind.FOOTER and at + frame.length + TRAILER_LENGTH == size
+
+
+def _frame_at(segment: SegmentReader, offset: int, size: int) -> Frame | None:
+    """Return the frame at an offset; None where no whole one is."""
+    found = decode_prefix(segment.read(offset, PREFIX_LENGTH))
+    if found is None or found[0].length > size - offset:
+        return None
+    data = segment.read(offset, PREFIX_LENGTH + found[0].head_length)
+    return found[0] if head_is_intact(data, *found) else None

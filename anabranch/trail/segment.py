@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _TRAILER = struct.Struct("<Q8s")  # behind the footer: its offset
 _TRAILER_MAGIC = b"anabrEND"
-TRAILER_LENGTH = _TRAILER.size
+TRAILER_LENGTH, TRAILER_MAGIC = _TRAILER.size, _TRAILER_MAGIC
 _WINDOW = 64 * 1024
 _GLANCE = 4096
 RESTORE = "restore the file from a backup of the trail, or load again"
