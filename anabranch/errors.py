@@ -34,6 +34,7 @@
     │   ├── TrailKeyMissing    exit 7   a key of an encrypted trail is not there, or is another one
     │   └── StorageFull        exit 7   waits for room, nothing is published
     ├── StateError             exit 7   state at the target or beside the trail contradicts the job
+    ├── SparkUnavailable       exit 1   retried: a cluster cannot be reached, or has no room for us
     ├── TablesParked           exit 8   done, but not all of it
     └── NotCaughtUp            exit 9
 
@@ -363,6 +364,14 @@ class StateError(AnabranchError):
     code = "state"
     exit_code = 7
     retry = Retry.MANUAL
+
+
+class SparkUnavailable(AnabranchError):
+    """A Spark cluster is away, has no executor for us, or has lost what it did."""
+
+    code = "spark_unavailable"
+    retry = Retry.TIMED
+    default_hint = "look at the cluster; the job goes on from where it is"
 
 
 class TablesParked(AnabranchError):

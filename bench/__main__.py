@@ -23,6 +23,7 @@ from bench import (
     hops,
     latency,
     load,
+    plan_at_scale,
     presence,
     results,
     size,
@@ -99,6 +100,8 @@ AT_POSTGRESQL_ALONE = frozenset(("W2", "W9", "stage"))
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["plan-at-scale"]:  # of no source, and with sizes of its own
+        return plan_at_scale.main(sys.argv[2:])
     chosen = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and directories go then, too
     lines: list[str] = []

@@ -39,6 +39,7 @@ from anabranch.testing.servers import (
 from rigs.postgresql_source import SOURCE_OPTIONS
 from rigs.scenario import Scenario
 from rigs.scenario_postgresql import FromPostgres
+from rigs.spark_cluster import SparkCluster, spark_cluster
 from servers_report import ServersReport
 
 pytest_plugins = ("in_memory", "second_run", "long_first", "one_case")
@@ -210,6 +211,13 @@ def postgresql(quick_directory: Path, pytestconfig: pytest.Config) -> Iterator[S
 def kafka(quick_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A Kafka of one broker."""
     yield from _serve("kafka", start_kafka, quick_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def cluster(servers_directory: Path) -> Iterator[SparkCluster]:
+    """A Spark cluster: a standalone master and two workers of one core each. Whoever kills a worker starts another one."""
+    with spark_cluster(servers_directory / "spark") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -7,19 +7,21 @@ that change what is followed (barriers), or that concern rows to be read again.
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow.compute as pc
 
+from anabranch import log
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, grouped
 from anabranch.apply.plan import group, stages
 from anabranch.apply.stage import Stage
 from anabranch.contracts import Conflict, RowTarget, ValueRules
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SparkUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Op
@@ -30,6 +32,7 @@ from anabranch.trail.chunk_refs import ChunkRef
 from anabranch.trail.reader import TrailReader
 
 STAGE_ROWS = 250_000  # images of updates and deletes; with fewer, one connection is faster (python -m bench stage)
+AWAY_SECONDS = 300.0  # for which the driver plans alone where workers were away
 LOOKED_AT = 8  # chunks by which the operations of a whole epoch are estimated
 
 
@@ -82,6 +85,20 @@ class Piece:
         return StagedPiece(tuple(found), tuple(part.counts().items()))
 
 
+@dataclass
+class Absence:
+    """Workers that were away are not asked again before `until`, in seconds of time.monotonic: each question takes a time for
+    which the epoch waits."""
+
+    until: float = 0.0
+
+    def begins(self) -> None:
+        self.until = time.monotonic() + AWAY_SECONDS
+
+    def lasts(self) -> bool:
+        return time.monotonic() < self.until
+
+
 @dataclass(frozen=True)
 class Executors:
     """Plans and stages whole epochs, a piece in each of the engine's tasks."""
@@ -92,6 +109,7 @@ class Executors:
     rules: ValueRules
     engine: Engine
     stage_rows: int | None  # images from which an epoch is for executors; None: the measured default
+    away: Absence = field(default_factory=Absence)
 
     def takes(self, feed: Feed, context: ApplyContext) -> bool:
         """Return whether this epoch is one for executors. Inserts alone are not a reason: one COPY into the table
@@ -99,16 +117,22 @@ class Executors:
         rows, least = sum(ref.rows for ref in feed.refs), self.stage_rows or STAGE_ROWS
         if rows < least or any(f.filter or f.waiting for f in context.tables.values()):
             return False
-        if any(ref.has_barriers for ref in feed.refs):
+        if any(ref.has_barriers for ref in feed.refs) or self.away.lasts():
             return False
         return self.stage_rows is not None or _changing(feed, rows) >= STAGE_ROWS
 
     def stage(self, feed: Feed, context: ApplyContext) -> list[StagedPiece]:
-        """Stage all pieces, and return them in order. Raises NeedsSlowWay, or the error of a task."""
+        """Stage all pieces, and return them in order; none where the workers are away: the driver does it then. Raises
+        NeedsSlowWay, or the error of a task."""
         pieces = [
             Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules) for refs in grouped(feed.refs)
         ]
-        staged = self.engine.each(pieces)
+        try:
+            staged = self.engine.each(pieces)
+        except SparkUnavailable as away:
+            self.away.begins()
+            log.get(job=self.job).warning("epoch_not_staged", reason=str(away), rows=sum(r.rows for r in feed.refs))
+            return []
         for piece in staged:
             if piece.failure is not None:
                 raise piece.failure.error()

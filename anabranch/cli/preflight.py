@@ -63,8 +63,8 @@ def preflight(
 ) -> None:
     """Check both ends and the rules; each finding has its remedy.
 
-    All checks run, whatever the others say. Exit code 3 if a check fails, or if a load would refuse a row that --scan
-    has tried.
+    All checks run, whatever the others say. Where [spark] master names a cluster, tasks look at its workers. Exit code 3 if a
+    check fails, or if a load would refuse a row that --scan has tried.
     """
     if not scan and (tables or sample is not None):
         raise click.UsageError("--tables and --sample say what --scan looks at")
@@ -85,7 +85,7 @@ def preflight(
     from anabranch.job import Job
 
     def asked(one: Job) -> _Found:
-        report = one.preflight(reverse)
+        report = one.preflight(reverse, workers=True)
         if not scan:
             return _Found(report)
         found = one.scan(tables, sample, seed, None if as_json else sys.stderr)

@@ -97,12 +97,13 @@ class Job(NamedJob):
 
             run_apply(self)
 
-    def preflight(self, reverse: bool = False) -> Report:
-        """Check both ends and the rules. `reverse`: also the way back, which `[reverse] enabled` does by itself."""
+    def preflight(self, reverse: bool = False, workers: bool = False) -> Report:
+        """Check both ends and the rules. `reverse`: also the way back, which `[reverse] enabled` does by itself. `workers`:
+        also those of a Spark cluster."""
         with self._named():
             from anabranch.job.preflight import asked_report
 
-            return asked_report(self, reverse)
+            return asked_report(self, reverse, workers)
 
     def scan(
         self,

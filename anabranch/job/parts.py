@@ -147,7 +147,8 @@ def spark_factory(job: JobView, part_name: str) -> Callable[[], SparkSession]:
         from anabranch.spark.session import session
 
         spark, parallel = job.config.spark, 0 if part_name == "apply" else job.config.load.parallel
-        return session(f"anabranch {job.config.name} {part_name}", spark.master, spark.conf, parallel, spark_home(job))
+        name = f"anabranch {job.config.name} {part_name}"
+        return session(name, spark.master, spark.conf, parallel, spark_home(job), spark.archive)
 
     return make
 

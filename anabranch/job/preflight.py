@@ -78,15 +78,23 @@ def preflight_report(job: JobView, reverse: bool = False) -> Report:
     return found.with_steps(steps_by_check(*schemes))
 
 
-def asked_report(job: JobView, reverse: bool = False) -> Report:
+def asked_report(job: JobView, reverse: bool = False, workers: bool = False) -> Report:
     """Run the checks for a person who waits for them: a target that does not answer is a failed check, and soon. Parts of a job
-    wait for it, as long as the job file says."""
+    wait for it, as long as the job file says. `workers`: also those of the Spark cluster that the job names, if it names one;
+    they start Spark."""
     from anabranch.contracts import ReachedTarget
     from anabranch.preflight.report import Report
 
     target = end_of(job)
     away = target.unreached(ANSWER_S) if isinstance(target, ReachedTarget) else None
-    return preflight_report(job, reverse) if away is None else Report(job.config.name, (away,))
+    if away is not None:
+        return Report(job.config.name, (away,))
+    found = preflight_report(job, reverse)
+    if not workers:
+        return found
+    from anabranch.job.spark_checks import spark_results
+
+    return replace(found, results=(*found.results, *spark_results(job)))
 
 
 def _report(job: JobView, reverse: bool = False) -> Report:

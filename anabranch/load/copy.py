@@ -71,7 +71,7 @@ class ChunkWork:
     expected_identity: str = ""
     quiet: Quiet | None = None
     shared: str = ""  # a snapshot for all pieces (SharingReader), "" where each has its own
-    forms: Mapping[TableId, str] = field(default_factory=dict)  # what target tables take unread (RawLoader)
+    forms: Mapping[TableId, str] = field(default_factory=dict)  # as LoadPiece.form, for pieces that do not have it
     kept: Ends | None = None  # in a task of several pieces
     is_again: bool = False  # read for a second time, for labels that the target lacked
 
@@ -117,7 +117,9 @@ class ChunkWork:
     def form(self, snapshot: SnapshotReader, piece: LoadPiece | Knot) -> str:
         """Return the form in which both ends have the piece's rows, "" for lines."""
         load = piece.load
-        wanted = "" if isinstance(piece, Knot) or load.filter is not None else self.forms.get(load.schema.id, "")
+        if isinstance(piece, Knot) or load.filter is not None:
+            return ""
+        wanted = piece.form or self.forms.get(load.schema.id, "")
         if not wanted or not isinstance(snapshot, RawReader):
             return ""
         return wanted if snapshot.raw_form(load.schema, load.table.source_columns) == wanted else ""
@@ -155,8 +157,9 @@ class ChunkWork:
             bound = log.get(job=self.job, table=str(piece.load.schema.id))
             bound.warning("chunk_read_again", reason=refusal.message)
         lines = replace(self, forms={}, kept=None, is_again=not form)  # they tell which row it is, or are taken
-        with lines.read(piece) as (header, blocks):
-            return lines.finish(piece, header, blocks)
+        unread = piece if isinstance(piece, Knot) else replace(piece, form="")
+        with lines.read(unread) as (header, blocks):
+            return lines.finish(unread, header, blocks)
 
     def _may_be_taken_now(self, piece: LoadPiece | Knot, refusal: RowRefused) -> bool:
         """Add labels that the source's types got since the load began. Returns whether the target may take the rows

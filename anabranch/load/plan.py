@@ -73,11 +73,13 @@ class LoadTable:
 
 @dataclass(frozen=True)
 class LoadPiece:
-    """A chunk that is not loaded yet."""
+    """A chunk that is not loaded yet. `form`: in which its table takes rows unread (RawLoader), "" for lines; a piece has it
+    for itself, because what is told of all tables would be carried by each task."""
 
     load: LoadTable
     number: int
     bounds: Bounds
+    form: str = ""
 
     @property
     def is_placed(self) -> bool:

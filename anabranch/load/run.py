@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 
 from anabranch import log, pace
@@ -158,6 +159,10 @@ class _EndAway(Exception):
     """Many chunks found an end away: no use in trying the rest of this round."""
 
 
+def _pieces(planned: PlannedLoad, form: str) -> dict[int, LoadPiece]:
+    return {piece.number: replace(piece, form=form) for piece in planned.pieces}
+
+
 class _Load:
     """Rounds: every round is one run of the engine over the chunks that are still open."""
 
@@ -172,13 +177,13 @@ class _Load:
         parked: Parked,
         retry: tuple[EndLimits, EndLimits] | None = None,
     ) -> None:
-        self.work, self.engine, self.on_progress, self.stop = work, engine, on_progress, stop
+        self.work, self.engine, self.on_progress, self.stop = replace(work, forms={}), engine, on_progress, stop
         self.on_wait, self.parked = on_wait, parked
         self.store, self.loader = work.target.store(), work.target.loader(work.rules)
         self.made = work.target.tables(work.rules)
         self.tables = {one.load.schema.id: one for one in planned}
         self.rows = {table: one.rows for table, one in self.tables.items()}
-        self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
+        self.open = {table: _pieces(one, work.forms.get(table, "")) for table, one in self.tables.items()}
         self.unavailable: list[AnabranchError] = []
         self.away_since: float | None = None
         self.pause, self.tries, self.retry = 0.5, 0, retry

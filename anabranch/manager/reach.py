@@ -23,6 +23,7 @@ def reach_of(text: str) -> dict[str, str]:
     found = {
         "[cutover] flip": job.get("cutover", {}).get("flip"),
         "[spark] conf": job.get("spark", {}).get("conf"),  # programs, classes and files among others
+        "[spark] archive": job.get("spark", {}).get("archive"),
         "[spark] master": None if master.startswith("local") else master,
         "[trail] encrypt": job.get("trail", {}).get("encrypt"),  # a command, files, variables of the manager
         **dict(_files(job)),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
+from sys import intern
 from typing import Any
 
 from anabranch.model.datatype import Kind, LogicalType, Special
@@ -378,21 +380,27 @@ def _without(data: dict[str, Any], rare: Mapping[str, Any]) -> None:
 
 
 def _column(data: dict[str, Any]) -> Column:
+    """Return a column. Words and types are shared among all of them: a job of 50,000 tables has a million columns."""
     logical = data["type"]
-    if logical is not None:
-        logical = LogicalType(
-            **{
-                **logical,
-                "kind": Kind(logical["kind"]),
-                "values": tuple(logical["values"]),
-                "specials": tuple(map(Special, logical.get("specials", ()))),
-                "fields": tuple((name, native) for name, native in logical.get("fields", ())),
-            },
-        )
     named = data.get("computed_from")
+    shared = {name: intern(value) if type(value) is str else value for name, value in data.items()}
     more: dict[str, Any] = {"default_term": Term.from_json(data.get("default_term"))}
     more |= {"computed_from": None if named is None else tuple(named)}
-    return Column(**{**data, "type": logical, **more})
+    return Column(**{**shared, "type": None if logical is None else _logical(json.dumps(logical)), **more})
+
+
+@lru_cache(maxsize=4096)
+def _logical(text: str) -> LogicalType:
+    data = json.loads(text)
+    return LogicalType(
+        **{
+            **data,
+            "kind": Kind(data["kind"]),
+            "values": tuple(data["values"]),
+            "specials": tuple(map(Special, data.get("specials", ()))),
+            "fields": tuple((name, native) for name, native in data.get("fields", ())),
+        },
+    )
 
 
 def _index(data: dict[str, Any]) -> Index:

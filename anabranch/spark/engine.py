@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+EACH_SECONDS = 60.0  # for which an epoch waits for an executor; then the driver does its work
 Runner = Literal["streaming", "continuous"]
 
 
@@ -59,7 +60,8 @@ class Engine(Protocol):
         `stop()` said so."""
 
     def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """Carry out tasks, side by side where that is possible; their results in order."""
+        """Carry out tasks, side by side where that is possible; their results in order. Raises SparkUnavailable where the
+        workers are away."""
 
     def follow(
         self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
@@ -99,17 +101,18 @@ class SparkEngine:
 
         spark = self.session()
         outcomes = [
-            pieces.filtered(spark, work, bundle.pieces, bundle.where)
+            pieces.filtered(spark, work, bundle.pieces, bundle.where, needs_home=True)
             if bundle.where
-            else pieces.plain(spark, work, bundle.pieces, bundle.sizes)
+            else pieces.plain(spark, work, bundle.pieces, bundle.sizes, needs_home=True)
             for bundle in bundles
         ]
         return pieces.run(spark, outcomes, take, stop)
 
     def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """Run each function in a task of its own."""
-        found: list[T] = self.session().sparkContext.parallelize(tasks, len(tasks)).map(_called).collect()
-        return found
+        from anabranch.spark import pieces
+
+        return pieces.each(self.session(), tasks, EACH_SECONDS)
 
     def follow(
         self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
@@ -126,7 +129,3 @@ class SparkEngine:
         from anabranch.spark.rows import evaluate
 
         return evaluate(self.session(), expression, types, rows)
-
-
-def _called(task: Callable[[], Any]) -> Any:
-    return task()

@@ -22,7 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from anabranch.errors import StorageFull
+from anabranch.spark.cluster import is_cluster, on_driver
+from anabranch.spark.session import driver_python
 from anabranch.spark.source import FORMAT, TrailSource
+from anabranch.spark.work import is_alive
 from anabranch.trail.failures import FULL, writing
 from anabranch.trail.reader import TrailReader
 
@@ -35,9 +38,12 @@ NO_ROOM = tuple(os.strerror(number) for number in FULL)  # the JVM's message is 
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Prepare a first query while the load still runs: the source known, a Python worker started."""
-    spark.dataSource.register(TrailSource)
-    spark.sparkContext.parallelize([0], 1).map(abs).collect()
+    """Prepare a first query while the load still runs: the source known, a Python worker started. Not in a cluster, whose
+    executors an idle stream does not need."""
+    with on_driver(spark.sparkContext, driver_python):
+        spark.dataSource.register(TrailSource)
+    if not is_cluster(spark.sparkContext.master):
+        spark.sparkContext.parallelize([0], 1).map(abs).collect()
 
 
 class EpochQuery:
@@ -65,8 +71,9 @@ class EpochQuery:
     def _start(self, at: int) -> StreamingQuery:
         options = {"path": str(self._directory), "start": str(at), "rows": str(EPOCH_ROWS)}
         with _room(), writing(CHECKPOINT):
-            place = str(_emptied(self._checkpoint))
-            stream = self._spark.readStream.format(FORMAT).options(**options).load()
+            place = _emptied(self._checkpoint).absolute().as_uri()  # else it is a path of the cluster's own file system
+            with on_driver(self._spark.sparkContext, driver_python):
+                stream = self._spark.readStream.format(FORMAT).options(**options).load()
             return stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", place).start()
 
     def start_again(self) -> None:
@@ -139,16 +146,6 @@ def _emptied(checkpoint: Path) -> Path:
     """
     checkpoint.mkdir(parents=True, exist_ok=True)
     for left in checkpoint.iterdir():
-        if not (left.name.isdigit() and _is_alive(int(left.name))) or left.name == str(os.getpid()):
+        if not (left.name.isdigit() and is_alive(int(left.name))) or left.name == str(os.getpid()):
             shutil.rmtree(left, ignore_errors=True)
     return checkpoint / str(os.getpid())
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True

@@ -11,6 +11,7 @@ import gc
 import pickle
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
@@ -24,7 +25,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]  # not in its stubs
 from pyspark.util import PythonEvalType
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SparkUnavailable
+from anabranch.spark.cluster import EXECUTOR_SECONDS, Watch
+from anabranch.spark.fit import Fit, unfit, wanted
 from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
 from anabranch.spark.where import SparkFilter, cut
 from anabranch.spark.work import Failure, Outcome, Work, do_all
@@ -32,6 +35,8 @@ from anabranch.spark.work import Failure, Outcome, Work, do_all
 MOST_TOGETHER = 32  # pieces in one task: outcomes are told when it ends
 POLL = 0.1  # seconds between looks at stop() and at finished pieces
 LONGEST_CANCEL = 30.0
+# In Spark's messages: executors that were lost as often as a task is tried, and the application's end.
+LOST = ("ExecutorLostFailure", "SparkContext was shut down", "stopped SparkContext")
 HEADER, LINE = "__header", "__line"
 _READ_SCHEMA = "__header binary, __line binary"
 _COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
@@ -40,8 +45,10 @@ _COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
 # --- in the tasks -----------------------------------------------------------------------------------------------------
 
 
-def _read_for_filter(work: Work, where: SparkFilter, batches: Iterator[Any]) -> Iterator[Any]:
+def _read_for_filter(fit: Fit | None, work: Work, where: SparkFilter, batches: Iterator[Any]) -> Iterator[Any]:
     """Yield a row that always passes, with piece and header; then the lines with the columns that the filter names."""
+    if fit is not None:
+        fit.require()
     schema = pa.schema([*_COLUMNS, *((name, arrow_type(type)) for name, type in where.types.items())])
     for batch in batches:
         for packed in batch.column(0).to_pylist():
@@ -134,18 +141,24 @@ class _Gathered(AccumulatorParam):
         return value1
 
 
-def plain(spark: SparkSession, work: Work, pieces: Sequence[Any], sizes: Sequence[float] = ()) -> Any:
-    """Return outcomes of unfiltered pieces, as an RDD: a task each.
+def plain(
+    spark: SparkSession, work: Work, pieces: Sequence[Any], sizes: Sequence[float] = (), needs_home: bool = False
+) -> Any:
+    """Return outcomes of unfiltered pieces, as an RDD: a task each. `needs_home`: a worker has to see the job's home.
 
     With `sizes`, small pieces share tasks as long as they are less than 1 together: a task costs more than a small
     table.
     """
     tasks = _shared(pieces, sizes) if sizes else [[piece] for piece in pieces]
-    return spark.sparkContext.parallelize(tasks, max(1, len(tasks))).flatMap(partial(_do_all, work))
+    fit = wanted(spark.sparkContext.master, needs_home)
+    packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]  # the JVM keeps them all: definitions are long
+    return spark.sparkContext.parallelize(packed, max(1, len(packed))).flatMap(partial(_do_all, fit, work))
 
 
-def _do_all(work: Work, pieces: Sequence[Any]) -> Iterator[Outcome]:
-    yield from do_all(work, pieces)
+def _do_all(fit: Fit | None, work: Work, packed: bytes) -> Iterator[Outcome]:
+    if fit is not None:
+        fit.require()
+    yield from do_all(work, pickle.loads(zlib.decompress(packed)))
     _settle(type(work))
 
 
@@ -171,13 +184,16 @@ def _shared(pieces: Sequence[Any], sizes: Sequence[float]) -> list[list[Any]]:
     return tasks
 
 
-def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: SparkFilter) -> Any:
+def filtered(
+    spark: SparkSession, work: Work, pieces: Sequence[Any], where: SparkFilter, needs_home: bool = False
+) -> Any:
     """Return outcomes of one table's pieces whose rows pass `where`, as an RDD. Raises ConfigError for a bad expression."""
     packed = spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(lambda piece: (pickle.dumps(piece),))
     schema = spark.createDataFrame([], _READ_SCHEMA).schema
     for field in spark_schema(where.types):
         schema = schema.add(field)
-    read = _mapped(spark.createDataFrame(packed, "piece binary"), partial(_read_for_filter, work, where), schema)
+    reading = partial(_read_for_filter, wanted(spark.sparkContext.master, needs_home), work, where)
+    read = _mapped(spark.createDataFrame(packed, "piece binary"), reading, schema)
     try:
         kept = read.where(F.col(HEADER).isNotNull() | F.expr(where.expression))
     except PySparkException as refusal:
@@ -194,18 +210,24 @@ def _mapped(frame: Any, function: Callable[[Iterator[Any]], Iterator[Any]], sche
 
 
 def run(
-    spark: SparkSession, outcomes: Sequence[Any], take: Callable[[Outcome], None], stop: Callable[[], bool]
+    spark: SparkSession,
+    outcomes: Sequence[Any],
+    take: Callable[[Outcome], None],
+    stop: Callable[[], bool],
+    patience: float = EXECUTOR_SECONDS,
 ) -> bool:
     """Run RDDs of outcomes as one Spark job. `take` gets each outcome as its task ends, in this thread; what it raises
-    cancels the rest. False when `stop()` said so."""
+    cancels the rest. False when `stop()` said so. Raises SparkUnavailable where a cluster gives no executor for
+    `patience` seconds, ConfigError for workers that are not fit."""
     context = spark.sparkContext
     together = context.union(list(outcomes)) if len(outcomes) > 1 else outcomes[0]  # a union takes a second worker
-    job = _Job(context, together)
+    job, watch = _Job(context, together), Watch(context, patience)
     try:
         while job.wait(POLL):
             job.give(take)
             if stop():
                 return False
+            watch.look()
         job.give(take)
     finally:
         job.cancel()
@@ -261,10 +283,38 @@ class _Job:
 
     def check(self) -> None:
         if self._problem is not None:
-            raise AnabranchError(
-                f"a Spark task failed: {_last_line(self._problem)}",
-                hint="Spark tried it several times; its log above says more",
-            ) from self._problem
+            raise failed(self._problem) from self._problem
+
+
+def each(spark: SparkSession, tasks: Sequence[Callable[[], Any]], patience: float = EXECUTOR_SECONDS) -> list[Any]:
+    """Carry out functions that need the job's home, a task each; their results in order. Raises as `run` does."""
+    context = spark.sparkContext
+    fit, found = wanted(context.master, needs_home=True), dict[int, Any]()
+
+    def take(outcome: Outcome) -> None:
+        found[outcome.piece] = outcome.value
+
+    numbered = context.parallelize(list(enumerate(tasks)), len(tasks))
+    run(spark, [numbered.map(partial(_called, fit))], take, lambda: False, patience)
+    return [found[number] for number in range(len(tasks))]
+
+
+def _called(fit: Fit | None, numbered: tuple[int, Callable[[], Any]]) -> Outcome:
+    if fit is not None:
+        fit.require()
+    number, task = numbered
+    return Outcome(number, task())
+
+
+def failed(problem: Exception) -> AnabranchError:
+    """Return the error for what has ended a Spark job: a worker that is not fit, workers that were lost, or what a task
+    raised."""
+    why = _last_line(problem)
+    if (error := unfit(why)) is not None:
+        return error
+    if any(words in str(problem) for words in LOST):
+        return SparkUnavailable(f"Spark has lost its workers: {why}")
+    return AnabranchError(f"a Spark task failed: {why}", hint="Spark tried it several times; its log above says more")
 
 
 def _last_line(problem: Exception) -> str:

@@ -17,10 +17,14 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import IO
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from anabranch.errors import SparkUnavailable
+from anabranch.spark import cluster, fit
 from anabranch.spark.interpreter import interpreter
 from anabranch.spark.java import require_java
 
@@ -65,33 +69,50 @@ def session(
     conf: Mapping[str, str] | None = None,
     parallel: int = 0,
     place: Path | None = None,
+    archive: str | None = None,
+    patience: float = cluster.MASTER_SECONDS,
 ) -> SparkSession:
     """Return a Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them.
 
-    `parallel`: tasks at once, where the master leaves that open (0: as many as there are cores); `place`: a directory
-    for what Spark's processes are started with (interpreter.py).
+    `parallel`: tasks at once, where the master leaves that open (0: as many as there are cores); `place`: a directory of the
+    job's home for what Spark's processes are started with (interpreter.py), and for a mark that workers look for (fit.py);
+    `archive`: the Python environment of a cluster's executors; `patience`: seconds for which a cluster's master is waited for.
 
     An active session of this process is taken as it is: notebooks have one. The JVM ends with this process, also when
-    that is killed: its standard input closes. Raises ConfigError without Java 17.
+    that is killed: its standard input closes. Raises ConfigError without Java 17, SparkUnavailable for a cluster that does not
+    take us.
     """
+    fit.begin(place)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
-    chosen = settings(app_name, master, conf or {}, parallel)
-    local = chosen["spark.master"].startswith("local")
-    _set_environment(require_java(), local, place)
+    chosen = settings(app_name, master, conf or {}, parallel, archive)
+    if cluster.is_cluster(chosen["spark.master"]):
+        fit.code()  # of the files as they are now: somebody may put a new release in their place later
+    _set_environment(require_java(), chosen, place, archive)
+    cluster.await_master(chosen["spark.master"], patience)
     with _own_signals():
-        return _start(chosen)
+        try:
+            return _start(chosen)
+        except (PySparkException, Py4JError) as error:
+            if not cluster.is_cluster(chosen["spark.master"]):
+                raise
+            why = next((line for line in str(error).splitlines()[::-1] if line.startswith("Caused by: ")), str(error))
+            raise SparkUnavailable(f"Spark did not start at {master}: {why.splitlines()[0]}") from error
 
 
-def settings(app_name: str, master: str, conf: Mapping[str, str], parallel: int = 0) -> dict[str, str]:
+def settings(
+    app_name: str, master: str, conf: Mapping[str, str], parallel: int = 0, archive: str | None = None
+) -> dict[str, str]:
     """Return everything Spark is told, as one table."""
     found = _LOCAL.match(master)
     cores = _cores(found, parallel) if found else None
     mine = FIXED | {"spark.app.name": app_name, "spark.master": f"local[{cores},{ATTEMPTS}]" if cores else master}
     if cores:
         mine |= LOCAL_ONLY | {"spark.sql.shuffle.partitions": str(cores), "spark.default.parallelism": str(cores)}
+    elif cluster.is_cluster(master):
+        mine |= cluster.settings(master, conf, parallel, archive, PACKAGE_PARENT)
     elif parallel:
-        mine |= {"spark.cores.max": str(parallel)}  # of a standalone cluster; others count executors
+        mine |= {"spark.cores.max": str(parallel)}  # of a cluster in processes of this machine
     return mine | dict(conf)
 
 
@@ -102,15 +123,21 @@ def _cores(found: re.Match[str], parallel: int) -> int:
     return max(1, (parallel or len(os.sched_getaffinity(0))) if wanted == "*" else int(wanted))
 
 
-def _set_environment(java: str, local: bool, place: Path | None) -> None:
+def _set_environment(java: str, chosen: Mapping[str, str], place: Path | None, archive: str | None) -> None:
     """Set what Spark reads from the environment only: the interpreter of its workers, the Java to start."""
     if "JAVA_HOME" not in os.environ:
         os.environ["JAVA_HOME"] = str(Path(java).resolve().parents[1])
-    if local:
+    if cluster.is_cluster(chosen["spark.master"]):
+        os.environ["PYSPARK_PYTHON"] = cluster.python_of(chosen, archive, sys.executable)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    else:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter(place)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def driver_python() -> str:
+    """Return the interpreter of what Spark starts beside this process."""
+    return sys.executable
 
 
 @contextmanager

@@ -5,6 +5,7 @@ What does not live here: what a piece is (load/, verify/).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -81,3 +82,14 @@ class Bundle:
     pieces: Sequence[Any]
     sizes: Sequence[float] = ()
     where: SparkFilter | None = None
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this machine lives."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True

@@ -33,6 +33,10 @@ class Spark(Section):
     """Settings of Spark, which runs the data pipeline."""
 
     master: str = Field(default="local[*]", min_length=1)
-    """Spark's master URL."""
+    """Spark's master: `local[N]` on this machine, `spark://HOST:7077`, `yarn` or `k8s://https://HOST:PORT` for a
+    [cluster](../howto/on-a-spark-cluster.md)."""
+    archive: str | None = Field(default=None, min_length=1)
+    """File with the Python environment of a cluster's executors, `bin/python` in it, as `venv-pack` and `conda-pack` write it.
+    When absent, they have the interpreter of this process, at the same path."""
     conf: Annotated[dict[str, str], BeforeValidator(_settings)] = Field(default={}, repr=False)
     """Spark settings, by their own names: `"spark.executor.memory" = "4g"`."""

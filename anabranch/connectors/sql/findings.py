@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 from anabranch.contracts import PreflightContext, ValueRules
@@ -58,12 +59,21 @@ def toml(text: str) -> str:
 
 
 def value_rules(context: PreflightContext) -> ValueRules:
-    """Return the job's choices for values ([types]), and the zero dates that its columns were found to hold."""
-    words = [one.name for one in fields(ValueRules) if isinstance(one.default, str)]
-    chosen: dict[str, Any] = {name: context.user_choices.get(f"types.{name}") for name in words}
-    found = json.loads(context.user_choices.get(zero_dates.ASKED) or "[]")
-    dates = tuple((table, column, date) for table, column, date in found)
-    return ValueRules(**{name: value for name, value in chosen.items() if value}, zero_dates=dates)
+    """Return the job's choices for values ([types]), and the zero dates that its columns were found to hold. Asked for each
+    column of each table."""
+    chosen = context.user_choices
+    return _value_rules(tuple([chosen.get(word) or "" for word in _CHOICES]), chosen.get(zero_dates.ASKED) or "[]")
+
+
+_WORDS = tuple(one.name for one in fields(ValueRules) if isinstance(one.default, str))
+_CHOICES = tuple(f"types.{word}" for word in _WORDS)
+
+
+@cache
+def _value_rules(chosen: tuple[str, ...], asked: str) -> ValueRules:
+    dates = tuple((table, column, date) for table, column, date in json.loads(asked))
+    made: dict[str, Any] = {word: value for word, value in zip(_WORDS, chosen, strict=True) if value}
+    return ValueRules(**made, zero_dates=dates)
 
 
 def source_type(native: str, logical: LogicalType) -> str:

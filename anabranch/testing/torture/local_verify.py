@@ -29,7 +29,7 @@ class LocalRows(list[Any]):
 class LocalSpark:
     """An object with the members of a SparkSession and its context that verify uses."""
 
-    defaultParallelism = 1
+    defaultParallelism, master = 1, "local"
 
     @property
     def sparkContext(self) -> LocalSpark:

@@ -21,6 +21,7 @@ REACHES = [
     text(more='[spark.conf]\n"spark.plugins" = "a.B"\n'),
     text(more='[spark]\nconf.spark.jars = "/tmp/a.jar"\n'),
     text(more='[spark]\nmaster = "spark://elsewhere:7077"\n'),
+    text(more='[spark]\narchive = "/tmp/a.tar.gz"\n'),
     text().replace(SOURCE, SOURCE.replace('"', '?ssl_ca=/etc/a.pem"', 1)),
     text().replace(TARGET, f"{TARGET}?ssl_mode=required&ssl_cert=/a&ssl_key=/b"),
     text().replace(TARGET, f"{TARGET}?unix_socket=/run/x"),
