@@ -24,6 +24,7 @@ from anabranch.api import (
     versions,
 )
 from anabranch.api.counting import Counting, Requests
+from anabranch.api.described import describe_errors
 from anabranch.api.gate import Gate, Pace, RefusedPage
 from anabranch.api.headers import Guard
 from anabranch.api.problems import Unexpected, tell_problems
@@ -49,6 +50,7 @@ def create_app(
         openapi_url=f"{API}/openapi.json",
         docs_url=None,  # these pages would fetch scripts from other hosts
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
     )
     app.state.manager = manager
     app.add_middleware(Unexpected)
@@ -58,6 +60,7 @@ def create_app(
     app.add_middleware(Counting, requests=app.state.requests)
     app.add_middleware(RequestsLog)
     tell_problems(app)
+    describe_errors(app)
     app.include_router(health.routes)
     app.include_router(metrics.routes)
     for part in (jobs, versions, operations, statistics, alerts, audit, secrets, people, events):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field
 
 from anabranch.api.asking import Asks, TheManager
 from anabranch.api.repeating import RepeatKey, tell_repeat
@@ -17,6 +18,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager import Manager
 from anabranch.manager.jobs import ManagedJob
 
+Whole = Annotated[int, Field(strict=True)]  # true is no number
 routes = APIRouter(prefix="/jobs", tags=["jobs"])
 Name = Annotated[str, Path(description="A job's name.", min_length=1, max_length=63)]
 
@@ -53,7 +55,7 @@ class JobText:
 
     text: str | None = None
     note: str = ""
-    version: int | None = None
+    version: Whole | None = None
     job: dict[str, Any] | None = None
 
     def written(self) -> str:

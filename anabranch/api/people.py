@@ -65,7 +65,7 @@ class TokenWanted:
     role: Role
     name: Annotated[str, Field(max_length=100)] = ""
     jobs: Patterns | None = None
-    days: Annotated[float | None, Field(gt=0, le=LARGEST)] = None
+    days: Annotated[float | None, Field(gt=0, le=LARGEST, strict=True)] = None
 
 
 @dataclass(frozen=True)

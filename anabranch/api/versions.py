@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from anabranch.api.asking import Asks, TheManager
-from anabranch.api.jobs import JobAnswer, JobText, Name, answer
+from anabranch.api.jobs import JobAnswer, JobText, Name, Whole, answer
 from anabranch.api.problems import problems_of
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.manager.callers import Role
@@ -51,7 +51,7 @@ class Restored:
     """Why an earlier version is wanted again. `version`: the present one that was seen; else it is refused."""
 
     note: str = ""
-    version: int | None = None
+    version: Whole | None = None
 
 
 @routes.post("/validate")
@@ -101,7 +101,11 @@ def restore(manager: TheManager, caller: Asks, name: Name, number: Version, body
     return answer(manager, manager.restore(caller, name, number, wanted.note, wanted.version))
 
 
-@routes.get("/{name}/file", response_class=Response, responses={200: {"content": {"application/toml": {}}}})
+@routes.get(
+    "/{name}/file",
+    response_class=Response,
+    responses={200: {"content": {"application/toml": {"schema": {"type": "string"}}}}},
+)
 def file(manager: TheManager, caller: Asks, name: Name, version: Chosen = None) -> Response:
     """Return the file of a job, by default as it is now."""
     found = manager.file(caller, name, version)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from fastapi.testclient import TestClient
 
 from anabranch import console, log
@@ -25,6 +26,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Te
     manager.add(ADMIN, text())
     with TestClient(create_app(manager, [console.routes]), base_url="http://127.0.0.1", follow_redirects=False) as made:
         yield made, manager
+    structlog.reset_defaults()  # a line of the log elsewhere is none of this test
 
 
 def test_a_line_says_who_asked_for_which_route(client: tuple[TestClient, Manager]) -> None:
