@@ -55,11 +55,11 @@ OFFERED: Mapping[str, Needs] = {
     "schema rebuild": Needs(OPERATOR),
     "trail check": Needs(VIEWER),
     "trail ls": Needs(VIEWER),
-    "trail show": Needs(VIEWER),
+    "trail show": Needs(OPERATOR),  # values of rows
     "trail prune": Needs(ADMINISTRATOR),
     "trail rekey": Needs(ADMINISTRATOR),
     "conflicts ls": Needs(VIEWER),
-    "conflicts show": Needs(VIEWER),
+    "conflicts show": Needs(OPERATOR),  # values of rows
     "conflicts forget": Needs(OPERATOR),
     "ddl ls": Needs(VIEWER),
     "ddl show": Needs(VIEWER),
@@ -68,7 +68,7 @@ OFFERED: Mapping[str, Needs] = {
     "ddl skip": Needs(OPERATOR),
     "ddl replace": Needs(ADMINISTRATOR),  # runs any statement as the job's user
     "parked ls": Needs(VIEWER),
-    "parked show": Needs(VIEWER),
+    "parked show": Needs(OPERATOR),  # values of rows
     "parked resume": Needs(OPERATOR),
     "parked reload": Needs(OPERATOR),
     "parked drop": Needs(OPERATOR),

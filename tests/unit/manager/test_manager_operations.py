@@ -130,9 +130,9 @@ def test_an_operation_is_a_command_with_its_job_and_ends_with_its_code(manager: 
     assert said(manager, done) == f"said verify --tables=shop.* --by-rows -- {file}\n"
     assert said(manager, done, "stderr") == "told\n"
     (manager.home / "shop" / "code").write_text("4")
-    failed = ended(manager, manager.operations.ask(VIEWER, "shop", "parked show", ["shop.t"]))
+    failed = ended(manager, manager.operations.ask(VIEWER, "shop", "rules explain", ["shop.t"]))
     assert (failed.state, failed.code) == ("failed", 4)
-    assert said(manager, failed) == f"said parked show -- {file} shop.t\n"
+    assert said(manager, failed) == f"said rules explain -- {file} shop.t\n"
     assert [one.id for one in manager.operations.all(VIEWER, "shop")] == [failed.id, done.id]
     assert [one.id for one in manager.operations.all(VIEWER, "shop", before=failed.id)] == [done.id]
 
