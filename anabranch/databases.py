@@ -23,6 +23,7 @@ NAMES = (
     "kafka",
     "memory",
 )  # a new database: its line here, its folder in connectors/
+TRAIL = "trail+file"  # the scheme of an end that is a trail of another job
 SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
 SOURCE, TARGET = "source", "target"  # roles, and sections of the job file
 OPTIONS = "options"  # the key below them
@@ -66,6 +67,7 @@ class Database:
     - `keeps_changes`: as a target it takes changes alone, whatever the job file says.
     - `empties_by`: how a target empties a table inside a transaction, where the job file does not say.
     - `extra`: the installation's extra that has the driver.
+    - `module`: its package, where it is not the one of its name in `connectors`.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Database:
     empties_by: Literal["truncate", "delete"] = "truncate"
     extra: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    module: str = ""
 
     @property
     def is_one_end(self) -> bool:
@@ -90,8 +93,13 @@ class Database:
         return self.needs_user and not self.has_databases
 
     @property
+    def is_trail(self) -> bool:
+        """Return whether it is no database: a directory that a capture writes and others read."""
+        return self.name == TRAIL
+
+    @property
     def package(self) -> str:
-        return f"anabranch.connectors.{self.name}"
+        return self.module or f"anabranch.connectors.{self.name}"
 
     def options_of(self, role: str) -> type[Options]:
         """Return the class of its options in a role: Options itself, which has none, where nothing can be set."""
@@ -106,7 +114,8 @@ class Database:
 @cache
 def registry() -> dict[str, Database]:
     """Return all databases by their names, in the order in which they are shown."""
-    return {name: import_module(f"anabranch.connectors.{name}").DATABASE for name in NAMES}
+    found = {name: import_module(f"anabranch.connectors.{name}").DATABASE for name in NAMES}
+    return found | {TRAIL: import_module("anabranch.trail_end").DATABASE}
 
 
 def public(role: str = "") -> Iterator[Database]:

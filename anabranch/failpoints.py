@@ -108,6 +108,9 @@ POINTS = {
     "load.handover": "before a loaded table is handed over to the stream",
     "load.handed.over": "a loaded table is handed over, the driver goes on",
     "load.vouched": "the trail is held for a table that streams without a load, the target does not say so yet",
+    "trail.load.file": "a chunk's file is in the trail, the ledger does not name it yet",
+    "trail.load.manifest": "every chunk of a table is in the trail, its manifest is not there yet",
+    "trail.load.through": "a table's manifest is in the trail, the ledger does not say so yet",
     "load.done": "every table is handed over, the trail is still held",
     # apply
     "apply.claim": "before this process makes the checkpoint its own",

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from anabranch.config.changes import with_options
+from anabranch.config.hops import Hop, hop_of, misfits_of_hop
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import line_of
 from anabranch.config.section import Section, refuse
@@ -134,6 +135,17 @@ class JobConfig(Section):
             yield from self.ddl.beyond_messages()
             return
         yield from self.ddl.beyond_change_tables()
+
+    @model_validator(mode="after")
+    def _hop_fits(self) -> Self:
+        if found := list(misfits_of_hop(self)):
+            raise refuse(*(Problem(what, expected=expected) for what, expected in found))
+        return self
+
+    @property
+    def hop(self) -> Hop | None:
+        """Return which part of a way this job is: the one into a trail, or the one out of it; None for a whole way."""
+        return hop_of(self)
 
     @property
     def keeps_changes(self) -> bool:

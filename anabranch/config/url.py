@@ -107,7 +107,8 @@ def parse_url(
     if scheme is None:
         parser.variables(text)
         return None, parser.problems
-    endpoint = _endpoint(parser, scheme, text, needs_database)
+    is_trail = scheme.is_trail
+    endpoint = _trail(parser, scheme.name, text) if is_trail else _endpoint(parser, scheme, text, needs_database)
     return (None if parser.problems else endpoint), parser.problems
 
 
@@ -142,6 +143,16 @@ def _endpoint(parser: _Parser, scheme: Database, text: str, needs_database: bool
         named = replace(written, database=endpoint.database or database)
         _complete(parser, named, needs_database or scheme.has_databases)
     return endpoint
+
+
+def _trail(parser: _Parser, scheme: str, text: str) -> Endpoint | None:
+    """Read `trail+file:///DIR/NAME`: the path is the endpoint's `database`, and it is absolute."""
+    path = parser.fill(text.partition("://")[2])
+    if not path.startswith("/") or path.strip("/") == "" or any(mark in path for mark in "?#"):
+        parser.fail("the URL names no directory", f"{scheme}:///DIRECTORY/NAME, an absolute path")
+    elif ".." in path.split("/"):
+        parser.fail("the URL leads upwards ('..')", f"{scheme}:///DIRECTORY/NAME, an absolute path")
+    return Endpoint(scheme=scheme, host="", port=0, user="", password="", database=path.rstrip("/"))
 
 
 def _address(text: str) -> tuple[str, str]:

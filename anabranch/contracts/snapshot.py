@@ -67,6 +67,15 @@ class SharingReader(Protocol):
 
 
 @runtime_checkable
+class RecordedReader(Protocol):
+    """Gives rows that were read before, each piece at a place of the log of its own; an ability of a SnapshotReader that asks
+    no database."""
+
+    def open_piece(self, table: TableSchema, bounds: Bounds) -> tuple[LogMark, LogMark]:
+        """Return (low, high), as `SnapshotReader.open`, of the snapshot in which the piece was read."""
+
+
+@runtime_checkable
 class KeepingReader(Protocol):
     """Keeps a snapshot of all tables at one place of the log, in which it alone reads: beside a SnapshotReader whose server
     lets no other connection read in one. Raises SourceError where that connection is lost, rather than reading in another."""

@@ -34,7 +34,7 @@ class Lane:
         self.job, self.state, self.is_patient = job, state, is_patient
         more = {PREFLIGHT: "1"} if was_away else {}
         more |= {PATIENT: "1"} if is_patient else {}
-        self.children = [_child(job, name, more) for name in ("load", "apply")]
+        self.children = [_child(job, name, more) for name in (("load", "apply") if job.applies else ("load",))]
         self.progress = Progress(job)
         self.caught_up = CaughtUp(self.progress)
         self.failures: dict[str, PartFailed] = {}  # by part, for parts that wait for another try
@@ -91,7 +91,7 @@ class Lane:
 
     @property
     def is_streaming(self) -> bool:
-        return self.progress.is_followed and self.progress.is_streaming
+        return (self.progress.is_followed or not self.job.applies) and self.progress.is_streaming
 
     def drain(self) -> None:
         """Note in state.db that the goal is known, so that `status` shows the phase "draining"."""

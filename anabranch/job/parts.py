@@ -28,6 +28,7 @@ from anabranch.view.opened import end_of, require_rows, source_of, spark_home, s
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 from anabranch.view.refusals import (
     refuse_changed_job,
+    refuse_in_hop,
     refuse_in_pair,
     refuse_load,
     refuse_switch_while_loading,
@@ -48,6 +49,7 @@ LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 
 
 def run_capture(job: JobView) -> None:
+    refuse_in_hop(job, "capture", job.captures)
     with Stop() as stop, part(job, "capture", stop.asked) as state, stop.excused():
         job_uuid = trail_uuid(job) or new_trail_uuid(job)
         source = source_of(job)
@@ -93,6 +95,8 @@ def run_capture(job: JobView) -> None:
 def run_apply(job: JobView, engine: Engine | None = None) -> None:
     """Run apply in this process until stopped. `engine`: used instead of Spark."""
     from anabranch.apply.run import ApplyRun
+
+    refuse_in_hop(job, "apply", job.applies)
 
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
     with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
@@ -164,6 +168,7 @@ def run_load(
     """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.job.preflight import preflight_report
     from anabranch.lifecycle.beginning_changes import begin_changes
+    from anabranch.lifecycle.hopping import await_load, note_source
     from anabranch.lifecycle.loading import Loading
     from anabranch.lifecycle.loading_one import LoadingOne
 
@@ -178,8 +183,12 @@ def run_load(
         if table is None and not has_looked:
             note_pairing(job)
             preflight_report(job).require()
-        begin_trail_if_none(job, stop.asked)
-        _await_trail(job, stop)
+        if job.captures:
+            begin_trail_if_none(job, stop.asked)
+            _await_trail(job, stop)
+            note_source(job)
+        else:
+            await_load(job, stop, LoadWatcher(state).waiting)
         if not stop.asked():
             if job.config.keeps_changes:
                 begin_changes(job, stop.asked)

@@ -31,16 +31,16 @@ class Condition(NamedTuple):
         return StateStatus(self.state, self.sub_state, self.detail, self.since, self.state in ACTIVE, self.error)
 
 
-def condition_of(snapshot: Mapping[str, Any], is_idle: bool) -> Condition:
+def condition_of(snapshot: Mapping[str, Any], is_idle: bool, needs: Sequence[str] = ("capture", "apply")) -> Condition:
     """Return the state that holds. `snapshot`: what state.db says, as `as_seen` shows it. `is_idle`: all changes that
-    were read are applied."""
+    were read are applied. `needs`: the parts without which nothing streams."""
     alive = {part["name"]: part for part in snapshot["parts"]}
     return (
         _died(snapshot, alive)
         or _failed(snapshot, alive)
         or (_ended(snapshot) if not alive else None)
         or _stopping(alive)
-        or _running(snapshot, alive, is_idle)
+        or _running(snapshot, alive, is_idle, needs)
     )
 
 
@@ -126,7 +126,7 @@ def _stopping(alive: Mapping[str, Any]) -> Condition | None:
     return Condition("stopping", "in_order", "", min(part["stopping"] for part in asked))
 
 
-def _running(snapshot: Mapping[str, Any], alive: Mapping[str, Any], is_idle: bool) -> Condition:
+def _running(snapshot: Mapping[str, Any], alive: Mapping[str, Any], is_idle: bool, needs: Sequence[str]) -> Condition:
     phase, detail, about = snapshot["phase"], snapshot["detail"], snapshot["about"]
     since, error = snapshot["phase_since"] or _first(alive), snapshot["phase_error"]
     state, sub_state = named(phase, about)
@@ -136,7 +136,7 @@ def _running(snapshot: Mapping[str, Any], alive: Mapping[str, Any], is_idle: boo
         return Condition(state, "idle" if is_idle else "working", detail, since)
     if state != "stopped":
         return Condition(state, sub_state, detail, since)
-    missing = next((name for name in ("capture", "apply") if name not in alive), "")
+    missing = next((name for name in needs if name not in alive), "")
     if "run" not in alive and missing and "how" in alive.get("capture", {"how": ""}):
         return Condition("waiting", "part", f"for {missing}, which is not running", since)
     return Condition("starting", "parts", "", since)

@@ -72,7 +72,7 @@ def status(job: JobView) -> Status:
     end = _trail_end(job)
     targets = [_target(view, found, end, source_end, sizes, errors) for view, found in pictures]
     conditions = [
-        (view.target, _elsewhere(condition_of(found, _is_idle(found, end, one)), view, one))
+        (view.target, _elsewhere(condition_of(found, _is_idle(found, end, one), view.streams_by), view, one))
         for (view, found), one in zip(pictures, targets, strict=True)
     ]
     if len(targets) > 1:
@@ -108,12 +108,12 @@ class Picture:
     def __init__(self, job: JobView) -> None:
         self._whole = StateStore(job.config.home)
         self._own = StateStore(job.target_home) if job.is_one_of_several else None
-        self._target = job.target
+        self._target, self._needs = job.target, job.streams_by
 
     def now(self) -> dict[str, Any]:
         whole = self._whole.snapshot()
         if self._own is None:
-            return as_seen(whole)
+            return as_seen(whole, self._needs)
         own = self._own.snapshot()
         for key in ("parts", "gone"):
             own[key] = [{**part, "target": self._target} for part in own[key]]
@@ -122,7 +122,8 @@ class Picture:
             told = NOBODY
         merged = {key: {**whole[key], **own[key]} for key in ("positions", "counters", "gauges", "ends", "errors")}
         told = {key: told[key] for key in NOBODY}
-        return as_seen({**own, **merged, **told, **{key: [*whole[key], *own[key]] for key in ("parts", "gone")}})
+        found = {**own, **merged, **told, **{key: [*whole[key], *own[key]] for key in ("parts", "gone")}}
+        return as_seen(found, self._needs)
 
     def close(self) -> None:
         self._whole.close()
@@ -308,8 +309,8 @@ def _waits(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Correct state.db's picture where the part that spoke last may be gone: nothing streams without capture and apply."""
+def as_seen(snapshot: dict[str, Any], needs: Sequence[str] = ("capture", "apply")) -> dict[str, Any]:
+    """Correct state.db's picture where the part that spoke last may be gone: nothing streams without the parts it `needs`."""
     if waits := _waits([snapshot]):
         snapshot = {
             **snapshot,
@@ -319,7 +320,7 @@ def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
             "phase_since": min(wait["since"] for wait in waits),
             "phase_error": None,
         }
-    missing = next((name for name in ("capture", "apply") if not lives(snapshot, name)), None)
+    missing = next((name for name in needs if not lives(snapshot, name)), None)
     if missing is None or snapshot["phase"] not in ("streaming", "draining"):
         return snapshot
     told = {"phase": "waiting", "detail": f"for {missing}, which is not running", "about": Waiting.PART}

@@ -57,6 +57,7 @@ class Supervisor:
         """Prepare the run. `show`: where people are shown checks and progress; None: only the log tells of them."""
         self.job, self.show = job, show
         self.stop = Stop()
+        self._streams = False
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Run the job. Raises the error that ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked;
@@ -65,23 +66,37 @@ class Supervisor:
             state.clear_last_error()
             state.forget_gone("run")
             note_pairing(self.job)
+            if not self._has_trail(state):
+                return
             away = self._preflight(state)
             refuse_changed_job(self.job)
             refuse_unarmed(self.job)
-            capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
-            capture.restarts_per_hour = self.job.config.retry.restarts_per_hour
+            captures = [self._capture()] if self.job.captures else []
             views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited
             lanes = [self._lane(view, state, view.target in away, is_patient) for view in views]
             try:
                 with listening(self.job):
-                    self._watch(capture, lanes, until_caught_up, seconds, state)
+                    self._watch(captures, lanes, until_caught_up, seconds, state)
             finally:
-                self._end([capture, *(child for lane in lanes for child in lane.children)])
+                self._end([*captures, *(child for lane in lanes for child in lane.children)])
                 for lane in lanes:
                     lane.state.forget_gone("run")  # parts that did not end in time were killed
                     lane.state.phase("stopped")
                 state.forget_gone("run")
                 state.phase("stopped")
+
+    def _has_trail(self, state: StateStore) -> bool:
+        """Wait for the trail of a job that another one captures for. Returns False when stopped before."""
+        if not self.job.captures:
+            from anabranch.lifecycle.hopping import await_trail
+
+            await_trail(self.job, self.stop, lambda why, on: state.phase("waiting", why, Waiting.CAPTURE))
+        return not self.stop.asked()
+
+    def _capture(self) -> Child:
+        capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
+        capture.restarts_per_hour = self.job.config.retry.restarts_per_hour
+        return capture
 
     def _preflight(self, state: StateStore) -> set[str]:
         """Check every target. Returns the names of targets that cannot be reached, as long as another one can: their
@@ -147,15 +162,17 @@ class Supervisor:
         return Lane(view, own, was_away, is_patient)
 
     def _watch(
-        self, capture: Child, lanes: list[Lane], until_caught_up: bool, seconds: float | None, state: StateStore
+        self, captures: list[Child], lanes: list[Lane], until_caught_up: bool, seconds: float | None, state: StateStore
     ) -> None:
-        deadline, children = None, [capture, *(child for lane in lanes for child in lane.children)]
+        deadline, children = None, [*captures, *(child for lane in lanes for child in lane.children)]
         with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
-                capture.poll(now)
+                for capture in captures:
+                    capture.poll(now)
                 for lane in lanes:
                     lane.poll(now)
+                self._note_streaming(lanes, state)
                 refuse_if_all_failed(lanes)
                 display.refresh()
                 state.count("run", {RESTARTS: sum(child.restarted for child in children)}, _parked(lanes))
@@ -173,6 +190,16 @@ class Supervisor:
         if until_caught_up:
             sys.exit(128 + (self.stop.signal or signal.SIGTERM))
         return None
+
+    def _note_streaming(self, lanes: list[Lane], state: StateStore) -> None:
+        """Say that a job streams once its load is through, where it has no apply that says so."""
+        if (
+            not self.job.applies
+            and not self._streams
+            and all(child.ended_well for one in lanes for child in one.children)
+        ):
+            self._streams = True
+            state.phase("streaming")
 
     def _timed_out(self, until_caught_up: bool, seconds: float | None, going: list[Lane]) -> None:
         if until_caught_up:

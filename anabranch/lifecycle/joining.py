@@ -125,11 +125,20 @@ class Joining:
         return now
 
     def _in_force(self, now: TableSchema) -> TableSchema | None:
-        """Return the definition by which capture writes the table's rows already, for another target.
+        """Return the definition by which capture writes the table's rows already, for another target or another job.
 
-        Brought in once more it would be another one, for that target, too.
+        Brought in once more it would be another one, for those, too.
         """
-        return self._followed(now) if self.job.is_one_of_several else None
+        is_for_others = self.job.is_one_of_several or self.job.config.hop is not None
+        found = self._followed(now) if is_for_others else None
+        if found is None and not self.job.captures:
+            raise SchemaError(
+                "the trail has no rows of it from any place on: capture does not follow it",
+                table=str(now.id),
+                job=self.name,
+                hint=f"at the source's site: anabranch load JOB --table {now.id}; then here once more",
+            )
+        return found
 
     def _followed(self, now: TableSchema) -> TableSchema | None:
         with TrailReader(self.job.trail) as trail:
@@ -230,7 +239,8 @@ class Joining:
                 for state in followed:
                     retention.unregister(self.job.trail, self.job.names.leave(state.source))
                 return False
-            self._ask_to_leave(followed)
+            if self.job.applies:
+                self._ask_to_leave(followed)
             if not is_applied(self.job):
                 self._take_out(followed)
                 continue

@@ -19,6 +19,7 @@ from anabranch.load.plan import LoadTable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
+from anabranch.trail import retention
 from anabranch.view.alone import alone
 from anabranch.view.definitions import parked_because
 from anabranch.view.refusals import refuse_while_cut_over
@@ -97,6 +98,10 @@ class LoadingOne(Copying):
             raise TablesParked(f"{table} is parked: {now.reason}", job=self.name)
         if parked := parked_because(self.job, table):
             raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
+        if (
+            not self.job.applies
+        ):  # with its rows in the trail it is through; else apply lets go of the trail as it joins
+            retention.unregister(self.job.trail, self.job.names.table(table))
 
     def _refuse_unfinished(self, table: TableId, state: TableState | None, is_parked: bool) -> None:
         """Refuse a table that waits to be resumed, or that the first load of the job has not brought into the stream."""

@@ -21,6 +21,7 @@ from anabranch.contracts import (
     Loader,
     RawLoader,
     RawReader,
+    RecordedReader,
     RowTarget,
     SharingReader,
     SnapshotReader,
@@ -222,7 +223,7 @@ class ChunkWork:
             return None
         changing = frozenset().union(*(p.load.changed_with | {p.load.schema.id} for p in pieces_of(piece)))
         for _ in range(TRIES):
-            low, high = snapshot.open(load.schema, lock)
+            low, high = _opened(snapshot, pieces_of(piece)[0], lock)
             if low == high or (load.table.key and not load.exact):
                 return low.resume, high.resume
             if self.quiet is None:
@@ -245,6 +246,13 @@ class ChunkWork:
             time.sleep(POLL)
             verdict = quiet(tables, low, high)
         return verdict
+
+
+def _opened(snapshot: SnapshotReader, piece: LoadPiece, lock: str) -> tuple[LogMark, LogMark]:
+    """Open a snapshot for a piece, or find the one in which it was read before."""
+    if isinstance(snapshot, RecordedReader):
+        return snapshot.open_piece(piece.load.schema, piece.bounds)
+    return snapshot.open(piece.load.schema, lock)
 
 
 def _is_placed(piece: LoadPiece | Knot) -> bool:

@@ -53,4 +53,6 @@ class Endpoint:
         return self.option("unix_socket") or f"{host}:{self.port}"
 
     def __str__(self) -> str:
+        if not (self.host or self.user or self.options):  # no server: the path of a trail
+            return f"{self.scheme}://{self.database}"
         return f"{self.scheme}://{self.user}@{self.place}/{self.database}"

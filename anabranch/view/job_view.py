@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from anabranch import connectors
 from anabranch.config import ONLY, JobConfig
+from anabranch.config.hops import Hop
 from anabranch.databases import registry
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
@@ -85,12 +86,36 @@ class JobView:
 
     @property
     def names(self) -> Names:
-        """Names of what this target holds of the trail."""
+        """Names of what this target holds of the trail. Several jobs may read a trail that is not their own."""
+        if self.config.hop is Hop.APPLY:
+            return Names(self.config.name)
         return Names("" if self.target == ONLY else self.target)
 
     @property
     def trail(self) -> Path:
-        return self.config.home / "trail"
+        """The directory of the trail: of a job with a trail at an end that one, else its own, in its home."""
+        match self.config.hop:
+            case Hop.CAPTURE:
+                return Path(self.endpoint.database)
+            case Hop.APPLY:
+                return Path(self.config.source.endpoint.database)
+            case None:
+                return self.config.home / "trail"
+
+    @property
+    def captures(self) -> bool:
+        """Return whether the job reads a source's log; else its trail is written by another job."""
+        return self.config.hop is not Hop.APPLY
+
+    @property
+    def applies(self) -> bool:
+        """Return whether the job brings its trail to a target; else other jobs do."""
+        return self.config.hop is not Hop.CAPTURE
+
+    @property
+    def streams_by(self) -> tuple[str, ...]:
+        """Return the parts without which nothing of the job streams."""
+        return ("capture",) * self.captures + ("apply",) * self.applies
 
     @property
     def target_home(self) -> Path:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from anabranch.config import ONLY, describe_change
+from anabranch.config.hops import Hop
 from anabranch.errors import AnabranchError, ConfigError, JobChanged, SourceError, StateError
 from anabranch.model.cutover import Cutover
 from anabranch.trail import retention
@@ -88,6 +89,21 @@ def refuse_load(job: JobView) -> None:
         )
 
 
+def refuse_in_hop(job: JobView, what: str, can: bool) -> None:
+    """Raise ConfigError for a part that a job with a trail at an end does not have."""
+    if can:
+        return
+    is_capture = job.config.hop is Hop.CAPTURE
+    end = "[target] url" if is_capture else "[source] url"
+    raise ConfigError(
+        f"the job has no {what}: its {end} is a trail ({job.trail})",
+        job=job.config.name,
+        hint="another job applies the trail: run it there"
+        if is_capture
+        else "another job captures into it: run it there",
+    )
+
+
 def refuse_in_pair(job: JobView, table: TableId) -> None:
     """Raise ConfigError for a load of one table of a pair: it would empty the table at the other site, and what users have
     written there since with it."""
@@ -113,6 +129,8 @@ def refuse_unaged(job: JobView, what: str) -> None:
 def targets_left_out(job: JobView) -> dict[str, list[str]]:
     """Return targets that the job file does not have, and what of the trail is held for them."""
     found: dict[str, list[str]] = {}
+    if job.config.hop:  # readers of a trail between jobs are other jobs, too
+        return found
     for name in retention.readers(job.trail) if exists(job.trail) else ():
         whose = retention.Names.of(name)
         target = whose.target or ONLY

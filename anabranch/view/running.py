@@ -52,9 +52,9 @@ def require_stopped(job: JobView, but: Collection[str] = ()) -> None:
 
 def is_applied(job: JobView) -> bool:
     """Return whether apply runs, or what starts it again."""
-    return any(part.name in (RUN, APPLY) for part in running(job))
+    return job.applies and any(part.name in (RUN, APPLY) for part in running(job))
 
 
 def is_captured(job: JobView) -> bool:
-    """Return whether capture runs, or what starts it again."""
-    return any(part.name in (RUN, CAPTURE) for part in running(job))
+    """Return whether capture runs, or what starts it again; of a trail that another job captures, nobody here knows it."""
+    return not job.captures or any(part.name in (RUN, CAPTURE) for part in running(job))

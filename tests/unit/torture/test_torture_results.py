@@ -18,6 +18,7 @@ RUN = RUNS["results-postgresql"]
 BUGS = [bug for run in RUNS.values() for bug in run["bugs"]]
 KEPT = RUN["failpoints"]
 KILLS = "live/test_cutover_kills.py::test_rule_24_pitfall_74_a_kill_at_every_place_there_and_back"
+LOADS = "scenarios/test_scenario_hops.py::test_what_is_killed_while_it_loads_goes_on"
 HOPS = "unit/transport/test_transport_processes.py::test_a_hop_that_dies_at_any_failpoint_goes_on_where_it_was"
 EXPORTS = "unit/trail/test_trail_parcels_crashes.py::test_an_export_that_is_killed_goes_on_with_the_same_parcels"
 IMPORTS = "unit/trail/test_trail_parcels_crashes.py::test_an_import_that_is_killed_ends_as_one_that_was_not"
@@ -82,6 +83,9 @@ RARE = {
     "apply.pair.stood": "live/test_two_active_sites.py::test_rule_23_pitfall_69_two_sites_become_equal",
     "apply.pair.cleared": "live/test_two_active_sites.py::test_rule_23_pitfall_69_two_sites_become_equal",
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
+    "apply.carried": "live/test_appliers_at_once.py::test_rule_09_a_postgresql_has_a_beginning_whatever_dies",
+    "apply.in.turn": "live/test_appliers_at_once.py::test_rule_09_a_postgresql_has_a_beginning_whatever_dies",
+    **{name: LOADS for name in POINTS if name.startswith("trail.load.")},  # each ends a process there
     **{name: KILLS for name in POINTS if name.startswith("cutover.")},  # met there by this very list
     "cutover.lifted": REFUSED,
     **{name: HOPS for name in POINTS if name.startswith(("trail.replica.", "pump."))},  # each ends a process there

@@ -1,0 +1,66 @@
+"""Loads of jobs with a trail at an end: what a capture leaves in the trail for those who apply it, and waiting for it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.config.hops import Hop
+from anabranch.errors import AnabranchError
+from anabranch.model.condition import Waiting
+from anabranch.trail.reader import has_begun
+from anabranch.trail_end import facts, manifests
+from anabranch.trail_end.facts import SourceFacts
+from anabranch.view.opened import catalog_of, source_of
+
+if TYPE_CHECKING:
+    from anabranch.view.job_view import JobView
+
+POLL_S = 0.2
+Tell = Callable[[str, Waiting | AnabranchError], None]
+
+
+class Waits(Protocol):
+    """The part of a Stop that waiting needs."""
+
+    def asked(self) -> bool: ...
+
+    def wait(self, seconds: float) -> bool: ...
+
+
+def note_source(job: JobView) -> None:
+    """Note in a trail between jobs what those who apply it would ask its source."""
+    if job.config.hop is not Hop.CAPTURE:
+        return
+    with catalog_of(source_of(job)) as catalog:
+        log = catalog.log
+        found = SourceFacts(job.config.source.endpoint.scheme, log.logs_cascades(), log.logs_whole_rows())
+    facts.save(job.trail, found)
+
+
+def await_trail(job: JobView, stop: Waits, tell: Tell) -> None:
+    """Wait until the trail of an apply has begun, and says what its source is; or until stopped."""
+    _await(lambda: _missing(job), stop, tell)
+
+
+def await_load(job: JobView, stop: Waits, tell: Tell) -> None:
+    """Wait until the trail has all rows of the load at the source's site, or until stopped."""
+    _await(lambda: _missing(job) or _unread(job), stop, tell)
+
+
+def _missing(job: JobView) -> str:
+    is_there = has_begun(job.trail) and facts.load(job.trail) is not None
+    return "" if is_there else f"for the job that captures into {job.trail}"
+
+
+def _unread(job: JobView) -> str:
+    return "for the load at the source's site" if manifests.parked(job.trail) is None else ""
+
+
+def _await(missing: Callable[[], str], stop: Waits, tell: Tell) -> None:
+    said = ""
+    while not stop.asked() and (why := missing()):
+        if why != said:
+            tell(why, Waiting.CAPTURE)
+            said = why
+        stop.wait(POLL_S)

@@ -1,0 +1,157 @@
+"""Manifests of a load in a trail: which files have a table's rows, and at which places of the log they were read.
+
+`load/<table>/manifest.json` comes when all chunks of a load of the table are there, in place of the one before;
+`load/complete.json` when the first load of the job has ended. A file that a manifest names never changes. What does not live
+here: the files of rows (chunk_files.py), the load that is under way (ledger.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from anabranch.contracts import Bounds
+from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.model.ids import TableId
+from anabranch.trail.failures import writing
+from anabranch.trail.format import to_json
+from anabranch.trail.storage import LocalStorage, read_whole
+
+FOLDER = "load"
+COMPLETE = f"{FOLDER}/complete.json"
+FORMAT = 1
+AGAIN = "load the table again at the source's site: anabranch load JOB --table T"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFile:
+    """A file that was written: its `name` in the trail, how many rows and bytes it has, and its SHA-256 in hexadecimal."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChunk:
+    """A chunk of a table: `low`, `high` are LogMark.resume texts of the snapshot in which its rows were read."""
+
+    bounds: Bounds
+    low: str
+    high: str
+    file: ChunkFile
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The rows of a table, of its load number `generation`, by its definition `version` of the trail's history."""
+
+    table: TableId
+    generation: int
+    version: int
+    columns: tuple[str, ...]
+    chunks: tuple[RecordedChunk, ...] = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        return sum(chunk.file.rows for chunk in self.chunks)
+
+
+def folder(table: TableId) -> str:
+    """Return the folder of a table's load, below the trail."""
+    return f"{FOLDER}/{quote(str(table), safe='')}"
+
+
+def file_of(table: TableId) -> str:
+    return f"{folder(table)}/manifest.json"
+
+
+def save(trail: Path, manifest: Manifest) -> None:
+    """Put a manifest in place. The files that it names are durable already."""
+    data = {
+        "format": FORMAT,
+        "table": str(manifest.table),
+        "generation": manifest.generation,
+        "version": manifest.version,
+        "columns": list(manifest.columns),
+        "chunks": [_chunk(chunk) for chunk in manifest.chunks],
+    }
+    with writing(f"the manifest of {manifest.table}"):
+        LocalStorage(trail).replace(file_of(manifest.table), to_json(data) + b"\n")
+
+
+def load(trail: Path, table: TableId) -> Manifest | None:
+    """Read a table's manifest; None where its load has not ended. Raises TrailError for a newer format, TrailCorrupt."""
+    data = _read(trail, file_of(table))
+    if data is None:
+        return None
+    try:
+        chunks = tuple(_read_chunk(chunk) for chunk in data["chunks"])
+        return Manifest(table, int(data["generation"]), int(data["version"]), tuple(data["columns"]), chunks)
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrailCorrupt(f"{trail / file_of(table)} cannot be read: {error}", hint=AGAIN) from None
+
+
+def complete(trail: Path, parked: Mapping[TableId, str]) -> None:
+    """Note that the first load has ended. `parked`: tables that it left out, and why."""
+    data = {"format": FORMAT, "parked": {str(table): why for table, why in sorted(parked.items())}}
+    with writing("the note that the load is complete"):
+        LocalStorage(trail).replace(COMPLETE, to_json(data) + b"\n")
+
+
+def parked(trail: Path) -> dict[TableId, str] | None:
+    """Return the tables that the first load left out, and why; None where it has not ended."""
+    data = _read(trail, COMPLETE)
+    if data is None:
+        return None
+    try:
+        return {TableId.parse(table): str(why) for table, why in data["parked"].items()}
+    except (ValueError, KeyError, AttributeError) as error:
+        raise TrailCorrupt(f"{trail / COMPLETE} cannot be read: {error}", hint=AGAIN) from None
+
+
+def _read(trail: Path, name: str) -> dict[str, Any] | None:
+    storage = LocalStorage(trail)
+    try:
+        data: dict[str, Any] = json.loads(read_whole(storage, name))
+        version = int(data["format"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrailCorrupt(f"{storage.path(name)} cannot be read: {error}", hint=AGAIN) from None
+    if version > FORMAT:
+        hint = "use the release that wrote it, or a later one"
+        raise TrailError(f"{storage.path(name)} has format {version}, this release knows {FORMAT}", hint=hint)
+    return data
+
+
+def _chunk(chunk: RecordedChunk) -> dict[str, Any]:
+    file = chunk.file
+    return {
+        "lower": chunk.bounds.lower,
+        "upper": chunk.bounds.upper,
+        "low": chunk.low,
+        "high": chunk.high,
+        "file": file.name,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "sha256": file.sha256,
+    }
+
+
+def _read_chunk(data: Mapping[str, Any]) -> RecordedChunk:
+    name = str(data["file"])
+    if ".." in name.split("/") or not name.startswith(f"{FOLDER}/"):
+        raise ValueError(f"{name!r} is no file of a load")
+    file = ChunkFile(name, int(data["rows"]), int(data["bytes"]), str(data["sha256"]))
+    bounds = Bounds(_key(data["lower"]), _key(data["upper"]))
+    return RecordedChunk(bounds, str(data["low"]), str(data["high"]), file)
+
+
+def _key(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(map(str, values))

@@ -1,0 +1,69 @@
+"""A way between two databases whose sites do not see each other: the trail, with the rows of the load, is moved over networks
+or carried by files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing.servers import Server
+from anabranch.testing.workload import SCHEMA, Writer, fill
+from anabranch.trail.reader import has_begun
+from rigs.hop_files import Process, asked, free_port, pump_file, receive_file, route_file, url
+from rigs.hops import hops
+from rigs.scenario import Scenario, wait_until
+
+Make = Callable[..., Scenario]
+
+
+@pytest.mark.quick
+def test_a_database_is_copied_through_a_pump_a_router_and_a_receiver(
+    mariadb: Server, scenario: Make, tmp_path: Path
+) -> None:
+    """Each of the three is killed while the source is written to."""
+    made = scenario(mariadb, *SCHEMA, *fill(5))
+    inner, outer = free_port(), free_port()
+    way = hops(made, trail=tmp_path / "in" / "shop")
+    files = (
+        ("receive", receive_file(tmp_path, inner)),
+        ("route", route_file(tmp_path, outer, inner)),
+        ("run", pump_file(tmp_path, way.trail, url(outer, "shop", None))),
+    )
+    moving = [Process(*arguments, folder=tmp_path) for arguments in files]
+    with ExitStack() as ended:
+        for one in moving:
+            ended.callback(one.end)
+        run, applied = way.start()
+        wait_until(lambda: has_begun(way.trail), 120, "the trail has begun", run.tail, run)
+        for one in moving:
+            one.start()
+        way.there.wait_streaming(applied, seconds=240)
+        with Writer(made.source, seed=3, rate=50):
+            for one in moving:
+                way.there.sync(applied)
+                one.kill()
+                one.start()
+        way.there.sync(applied)
+        made.assert_identical()
+        assert run.stop().code == applied.stop().code == 0
+
+
+@pytest.mark.quick
+def test_a_database_is_copied_by_parcels(mariadb: Server, scenario: Make, tmp_path: Path) -> None:
+    """Parcels go two times; between them the source is written to."""
+    made = scenario(mariadb, *SCHEMA, *fill(5))
+    out, medium, replica = tmp_path / "out", tmp_path / "medium", tmp_path / "replica"
+    way = hops(made, trail=replica)
+    for change in ("UPDATE cell SET value = 1", "DELETE FROM cell WHERE x % 2 = 0"):
+        way.here.run_until_caught_up()
+        way.here.cli("trail", "export", str(out))
+        shutil.copytree(out, medium, dirs_exist_ok=True)
+        taken = asked("trail", "import", medium, "--into", replica)
+        assert taken.returncode == 0, taken.stderr
+        way.there.run_until_caught_up()
+        made.assert_identical()
+        made.source.execute(change)
