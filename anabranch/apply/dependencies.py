@@ -66,12 +66,14 @@ def _marks(one: SmallChanges, unique: Collection[str]) -> Iterator[tuple[int, Ha
             yield from ((number, (source, name, value)) for number, value in pairs if value is not None)
 
 
-def _rows(numbers: Sequence[int], columns: Sequence[Sequence[str | None]]) -> Iterator[tuple[int, Hashable]]:
+def _rows(numbers: Sequence[int], columns: Sequence[Sequence[str | bytes | None]]) -> Iterator[tuple[int, Hashable]]:
     return zip(numbers, zip(*columns, strict=True), strict=True)
 
 
-def _texts(one: SmallChanges, place: int, name: str) -> list[str | None]:
-    found: list[str | None] = one.columns[place].cast(pa.large_string()).to_pylist()
+def _texts(one: SmallChanges, place: int, name: str) -> Sequence[str | bytes | None]:
+    """Return values of a column, those that a collation may compare without their case and the blanks behind them. Bytes that
+    are not UTF-8 are compared as they are."""
+    found: list[bytes | None] = one.columns[place].cast(pa.large_binary()).to_pylist()
     if one.shape.table.type_of(name).kind not in FOLDED:
         return found
-    return [None if text is None else text.casefold().rstrip() for text in found]
+    return [None if text is None else text.decode(errors="surrogateescape").casefold().rstrip() for text in found]

@@ -129,6 +129,8 @@ class JobConfig(Section):
             yield f'[apply] on_error = "{self.apply.on_error}"', '"stop": readers would miss what comes later'
         if self.apply.mode != "epoch":
             yield f'[apply] mode = "{self.apply.mode}"', '"epoch": each change has the place of its transaction anyway'
+        if self.apply.appliers > 1:
+            yield f"[apply] appliers = {self.apply.appliers}", "1: changes are kept in their order over one session"
         if self.types.nul == "strip" and self.target and self.target.options.has_first_rows:
             yield '[types] nul = "strip"', '"stop" with an initial load: the changes that follow keep zero characters'
         if self.has_messages:

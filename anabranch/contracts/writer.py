@@ -221,7 +221,8 @@ class ParallelWriter(Protocol):
 
     def appliers(self, number: int, tables: Sequence[TargetTable]) -> Sequence[ApplierSession]:
         """Return so many sessions of the claimed owner, with nothing open, for changes of these tables; outside of any epoch.
-        None where the target would do something by itself on these changes that hangs on their order and that no lock of a row
+        Fewer where the target gives no more connections. None where it gives less than two, where one session has to do, or
+        where the target would do something by itself on these changes that hangs on their order and that no lock of a row
         tells. Whoever claims the job ends them; `close` closes them, too."""
 
 

@@ -154,7 +154,7 @@ def test_rule_09_a_mysql_has_a_beginning_whatever_dies(carried: Carried, point: 
 def test_rule_09_a_mysql_that_is_claimed_by_another_ends_the_sessions_of_all_appliers(carried: Carried) -> None:
     carried.apply(*([insert(item(n, n))] for n in range(20)))
     writer: Any = carried.applier.progress.writer
-    sessions = [one._stages.connection for one in writer._appliers]
+    sessions = [one._stages.connection for one in writer._appliers._opened.values()]
     assert len(sessions) == 3
     with closing(carried.begin("another").progress.writer):
         for session in sessions:

@@ -311,3 +311,10 @@ def test_gg_30_keys_before_and_after_and_unique_values_are_what_two_may_have_in_
     ]
     assert needed(small(steps), {SHOP: {"u"}}) == [NOTHING, NOTHING, 0, 2, 1, 1, 2]
     assert needed(small(steps), {})[4] == NOTHING
+
+
+def test_values_that_are_no_utf_8_are_compared_by_their_bytes() -> None:
+    texts = pa.array([b"\xe4b", b"\xe4B ", b"\xf6b"], pa.binary()).cast(pa.string(), safe=False)
+    made = small([[insert(n, f"v{n}")] for n in range(3)])
+    made = replace(made, changes=[replace(one, columns=(one.columns[0], texts)) for one in made.changes])
+    assert needed(made, {SHOP: {"u"}}) == [NOTHING, 0, NOTHING]

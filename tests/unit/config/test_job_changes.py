@@ -81,6 +81,7 @@ MISFITS = {
     "policy of a table": ('[[tables]]\nname = "shop.t"\non_conflict = "target_wins"\n', "on_conflict beside"),
     "park": ('[apply]\non_error = "park"\n', 'on_error = "park" beside'),
     "mode": ('[apply]\nmode = "transaction"\n', 'mode = "transaction" beside'),
+    "appliers": ('[apply]\nmode = "transaction"\nappliers = 2\n', "appliers = 2 beside"),
     "ddl": ('[ddl]\nadd_column = "ignore"\n', 'add_column = "ignore" beside'),
     "dropped": ('[ddl]\ndrop_column = "apply"\n', 'drop_column = "apply" beside'),
     "types": ('[ddl]\naction = "apply"\n', "change_type"),

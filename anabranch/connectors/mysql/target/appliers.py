@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import pymysql
 
 from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.one_by_one import GUARD, CannotSay, statement
+from anabranch.connectors.mysql.target.known_columns import KnownTable
+from anabranch.connectors.mysql.target.one_by_one import GUARD, CannotSay, ended, statement
 from anabranch.connectors.mysql.target.ownership import MOVE, TARGET
 from anabranch.connectors.mysql.target.session import Connection, bound, run
 from anabranch.connectors.mysql.target.single_rows import Statements
@@ -51,6 +52,7 @@ class MysqlApplier:
         self._connect, self._job, self._mark, self._nul, self._altered = connect, job, mark, nul, altered
         self._stages: StagingTables | None = None
         self._tables: dict[ChangeShape, Statements] = {}
+        self._suits: dict[TargetTable, KnownTable] = {}  # as they were when they were not `altered`
 
     def ready(self) -> None:
         """Connect, if that has to be, and undo what is open. What is known of tables is asked again."""
@@ -63,12 +65,17 @@ class MysqlApplier:
             self._stages = StagingTables(connection)
         self.rollback()
         self._tables.clear()
+        self._suits.clear()
 
     def carry_out(self, changes: Sequence[tuple[ChangeShape, Values]]) -> bool:
         stages = self._ready_stages()
 
         def altered(table: TargetTable) -> str:
-            return self._altered(stages, table)
+            known = stages.known.of(table.target)
+            why = "" if self._suits.get(table) is known else self._altered(stages, table)
+            if not why:
+                self._suits[table] = known
+            return why
 
         def send() -> None:
             made = [bound(stages.connection, mark, (self._job, self._mark)) for mark in MARKS]
@@ -88,7 +95,7 @@ class MysqlApplier:
 
         if not self._try("commit a transaction", send):
             return False
-        self._ready_stages().known.ended()
+        ended(self._ready_stages(), self._tables)
         return True
 
     def _try(self, doing: str, send: Callable[[], None]) -> bool:
@@ -112,7 +119,7 @@ class MysqlApplier:
             return
         with translated("undo a transaction"):
             self._stages.connection.rollback()
-        self._stages.known.ended()
+        ended(self._stages, self._tables)
 
     def close(self) -> None:
         if self._stages is not None and self._stages.connection.open:

@@ -44,6 +44,7 @@ from anabranch.connectors.mysql.target.session import Connection, ask, connect, 
 from anabranch.connectors.mysql.target.shared_tables import refuse_truncate
 from anabranch.connectors.mysql.target.stage_sweep import drop_taken, sweep
 from anabranch.connectors.mysql.target.staging import NotInside, StagingTables
+from anabranch.connectors.sql.appliers import Appliers
 from anabranch.connectors.sql.merge_pieces import MergePiece, Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules
@@ -91,7 +92,7 @@ class MysqlWriter:
         self._taken: list[StagedNet] = []  # merged in this transaction
         self._suits: dict[TargetTable, KnownTable] = {}  # whose columns were looked at
         self._labels = FollowedLabels(endpoint, self.close)
-        self._appliers: list[MysqlApplier] = []
+        self._appliers = Appliers(self._applier)
         self._wanted: dict[MergePiece, None] = {}  # staging tables to be made between transactions
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -164,13 +165,11 @@ class MysqlWriter:
         with translated("ask whether the target is the source"):
             self._own_source.refuse(connection, self._job)
             connection.commit()
-        for one in range(len(self._appliers), number):
-            connect = partial(self._opened, ownership.applier_name(self._job, self._owner, one))
-            mark = f"{self._owner}.{one}"
-            self._appliers.append(MysqlApplier(connect, self._job, mark, self._rules.nul, self._unlike))
-        for applier in self._appliers:
-            applier.ready()
-        return self._appliers
+        return self._appliers.ready(number, self._job)
+
+    def _applier(self, number: int) -> MysqlApplier:
+        connect = partial(self._opened, ownership.applier_name(self._job, self._owner, number))
+        return MysqlApplier(connect, self._job, f"{self._owner}.{number}", self._rules.nul, self._unlike)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -507,9 +506,7 @@ class MysqlWriter:
 
     def close(self) -> None:
         self._forget_held()
-        for one in self._appliers:
-            one.close()
-        self._appliers = []
+        self._appliers.close()
         if self._open is not None and self._open.open:
             self._open.close()
         self._open = self._stages = self._followers = None

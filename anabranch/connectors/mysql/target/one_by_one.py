@@ -84,6 +84,15 @@ def _packets(
             packet.append("COMMIT")
             epoch, sequence = epoch + 1, at
         yield packet
+        ended(stages, tables)
+
+
+def ended(stages: StagingTables, tables: dict[ChangeShape, Statements]) -> None:
+    """Note the end of a transaction: others may alter tables again, so those are looked at anew whose values are written for
+    columns as they were (decision 100)."""
+    stages.known.ended()
+    for shape in [shape for shape, one in tables.items() if one.depends_on_definition]:
+        del tables[shape]
 
 
 def statement(
@@ -101,7 +110,10 @@ def statement(
         tables[shape] = Statements(stages, shape.table, nul)
         if shape.operation != INSERT and not comparable(tables[shape].known, shape.table):
             raise CannotSay
-    texts: Sequence[str | None] = [None if value is None else value.decode() for value in values]
+    try:
+        texts: Sequence[str | None] = [None if value is None else value.decode() for value in values]
+    except UnicodeDecodeError:
+        raise CannotSay from None
     sets, here = texts[: len(shape.sets)], texts[len(shape.sets) :]
     if shape.operation == INSERT:
         return tables[shape].insert(shape.sets, [sets])

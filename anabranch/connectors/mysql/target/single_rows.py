@@ -8,6 +8,7 @@ translation of errors (`apply.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from anabranch.connectors.mysql.target import keyless
@@ -18,6 +19,7 @@ from anabranch.connectors.mysql.target.load_data import insert
 from anabranch.connectors.mysql.target.merge import DIGEST, Stage, delete, old_key, update
 from anabranch.connectors.mysql.target.session import Connection, ask, column_list, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables, refuse_replaced_nulls, refuse_warnings, way_into
+from anabranch.connectors.mysql.target.standing import depends_on_definition
 from anabranch.connectors.sql.merge_pieces import MergeAction, MergePiece, Texts, keys, values, whole_rows
 from anabranch.connectors.sql.single_rows import named_key, refuse_other_than_one
 from anabranch.contracts import Conflict
@@ -50,6 +52,11 @@ class Statements:
         self.known = stages.known.of(table.target)
         self.table, self.sql = table, Literals(stages.connection, table, self.known, nul)
         self._name = table_name(table.target)
+
+    @cached_property
+    def depends_on_definition(self) -> bool:
+        """True where values are written for columns as they were: such a table has to be looked at in each transaction."""
+        return depends_on_definition(self.table)
 
     def insert(self, names: Sequence[str], rows: Sequence[Row]) -> str:
         lines = ", ".join(f"({', '.join(map(self.sql.value, names, row))})" for row in rows)

@@ -72,7 +72,7 @@ class PostgresApplier:
 
     def carry_out(self, changes: Sequence[tuple[ChangeShape, Values]]) -> bool:
         with translated("carry out a transaction"):
-            if psycopg.Pipeline.is_supported() and self._pipeline.begin(changes, self._mark):
+            if self._pipeline.begin(changes, self._mark):
                 return True
         self.rollback()
         with translated("forget statements"):

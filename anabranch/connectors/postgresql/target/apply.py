@@ -47,6 +47,7 @@ from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, require_same, save_table
 from anabranch.connectors.postgresql.target.unchanged_types import ColumnTypes, changed_table, mixed_table
+from anabranch.connectors.sql.appliers import Appliers
 from anabranch.connectors.sql.merge_pieces import Texts
 from anabranch.connectors.sql.single_rows import named_key
 from anabranch.contracts import Begun, Conflict, Emptying, Enforced, Needed, OlderRow, RowAgain, ValueRules
@@ -85,7 +86,7 @@ class PostgresWriter:
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
         self._one_by_one: OneByOne | None = None
-        self._appliers: list[PostgresApplier] = []
+        self._appliers = Appliers(self._applier)
         self._types = ColumnTypes()
         self._own_source = OwnSource()
         self._origin = SessionOrigin()
@@ -164,6 +165,8 @@ class PostgresWriter:
         return found
 
     def appliers(self, number: int, tables: Sequence[TargetTable]) -> Sequence[PostgresApplier]:
+        if not psycopg.Pipeline.is_supported():  # a libpq before 14
+            return ()
         connection = self._outside()
         with translated("ask what the target does by itself"):
             self._own_source.refuse(connection, self._job)
@@ -172,11 +175,10 @@ class PostgresWriter:
             connection.commit()
         if alone:
             return ()
-        for one in range(len(self._appliers), number):
-            self._appliers.append(PostgresApplier(self._another, self._job, self._owner, one))
-        for applier in self._appliers:
-            applier.ready()
-        return self._appliers
+        return self._appliers.ready(number, self._job)
+
+    def _applier(self, number: int) -> PostgresApplier:
+        return PostgresApplier(self._another, self._job, self._owner, number)
 
     def _another(self) -> Connection:
         """Return one more session of the owner."""
@@ -497,9 +499,7 @@ class PostgresWriter:
             self._types.rolled_back()
 
     def close(self) -> None:
-        for applier in self._appliers:
-            applier.close()
-        self._appliers = []
+        self._appliers.close()
         if self._open is not None:
             self._open.close()
         self._open = self._stages = None

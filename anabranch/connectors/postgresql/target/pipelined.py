@@ -97,6 +97,8 @@ class Pipeline:
         forget statements.
 
         The connection commits by itself, and has nothing open. Psycopg errors pass: then it has to be closed."""
+        if len(self._names) > MOST_PREPARED:
+            self.forget()
         try:
             names = [self._prepared(shape) for shape, _ in changes]
             self._prepare_mark()
