@@ -216,7 +216,7 @@ def kafka(quick_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server
 @pytest.fixture(scope="session")
 def cluster(servers_directory: Path) -> Iterator[SparkCluster]:
     """A Spark cluster: a standalone master and two workers of one core each. Whoever kills a worker starts another one."""
-    with spark_cluster(servers_directory / "spark") as made:
+    with spark_cluster(servers_directory / unique_name("spark")) as made:
         yield made
 
 

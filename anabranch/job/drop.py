@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.config.hops import Hop
 from anabranch.contracts import remains_of
 from anabranch.cutover.leaving import leave
 from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
@@ -59,6 +60,7 @@ def drop(job: JobView, execute: bool, needs_all: bool = False, lifts_fence: bool
         hint = "anabranch drill JOB --clean removes what it left, at both ends"
         raise StateError("a drill of the job was not removed", job=job.label, hint=hint)
     if execute:
+        _refuse_if_read(job)
         require_stopped(job, but=() if is_alone else (CAPTURE,))
     lines: list[str] = []
     with suppress(TargetError):  # one that is away is told of below
@@ -74,7 +76,7 @@ def drop(job: JobView, execute: bool, needs_all: bool = False, lifts_fence: bool
         _try(one, _target, execute, lines, errors)
     if needs_all and errors:
         return Leftovers(tuple(lines), tuple(errors))
-    _try(job, _home if is_alone else _beside_the_trail, execute, lines, errors)
+    _try(job, _home if is_alone and job.captures else _beside_the_trail, execute, lines, errors)
     return Leftovers(tuple(lines), tuple(errors))
 
 
@@ -144,12 +146,24 @@ def _beside_the_trail(job: JobView, execute: bool) -> list[str]:
 
 
 def _home(job: JobView, execute: bool) -> list[str]:
-    if not job.config.home.exists():
-        return []
-    waiting = _waiting(job)
+    places = [place for place in (job.config.home, job.trail) if place.exists()]
+    waiting, outside = _waiting(job), job.trail if job.config.hop else None
     if execute:
-        shutil.rmtree(job.config.home)
-    return [f"home {job.config.home}: trail{waiting}, state.db, logs, Spark's checkpoint"]
+        for place in places:
+            shutil.rmtree(place, ignore_errors=place == job.trail)
+    lines = [f"home {job.config.home}: trail{waiting}, state.db, logs, Spark's checkpoint"] * (
+        job.config.home in places
+    )
+    return [*lines, *([f"trail {outside}, with the rows of its load"] * (outside in places))]
+
+
+def _refuse_if_read(job: JobView) -> None:
+    """Raise StateError while other jobs read the trail that this one captures: with it they would lose what they lack."""
+    if job.config.hop is Hop.CAPTURE and exists(job.trail):
+        names = sorted(name for name in retention.readers(job.trail) if not job.names.has(name))
+        if names:
+            hint = "drop the jobs that apply it first; what is left of a job that is gone: remove its file in readers/"
+            raise StateError(f"the trail is read by others: {', '.join(names)}", job=job.label, hint=hint)
 
 
 def _waiting(job: JobView) -> str:

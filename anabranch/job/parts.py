@@ -95,12 +95,14 @@ def run_capture(job: JobView) -> None:
 def run_apply(job: JobView, engine: Engine | None = None) -> None:
     """Run apply in this process until stopped. `engine`: used instead of Spark."""
     from anabranch.apply.run import ApplyRun
+    from anabranch.lifecycle.hopping import refuse_other_values
 
     refuse_in_hop(job, "apply", job.applies)
 
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
     with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
         refuse_changed_job(job)
+        refuse_other_values(job)
         note_pairing(job)
         refuse_unlike_twin(job)
         with store_of(job) as store:
@@ -168,7 +170,7 @@ def run_load(
     """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.job.preflight import preflight_report
     from anabranch.lifecycle.beginning_changes import begin_changes
-    from anabranch.lifecycle.hopping import await_load, note_source
+    from anabranch.lifecycle.hopping import await_load, note_source, refuse_other_values
     from anabranch.lifecycle.loading import Loading
     from anabranch.lifecycle.loading_one import LoadingOne
 
@@ -189,6 +191,7 @@ def run_load(
             note_source(job)
         else:
             await_load(job, stop, LoadWatcher(state).waiting)
+            refuse_other_values(job)
         if not stop.asked():
             if job.config.keeps_changes:
                 begin_changes(job, stop.asked)

@@ -13,6 +13,7 @@ from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.trail.retention import Registered, RetentionLimits
 from anabranch.view.options import limits_of
+from anabranch.view.refusals import refuse_in_hop
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -30,6 +31,7 @@ class Pruned:
 def prune(job: JobView, hours: float | None, megabytes: int | None, segments: int | None, execute: bool) -> Pruned:
     """Return the segments that every reader has passed and that the limits do not keep; the job's own limits apply
     where None is given. With `execute`, remove them."""
+    refuse_in_hop(job, "trail to prune", job.captures)
     _require_trail(job)
     own = limits_of(job)
     limits = RetentionLimits(
@@ -47,6 +49,7 @@ def prune(job: JobView, hours: float | None, megabytes: int | None, segments: in
 def prune_by_force(job: JobView, upto: int) -> tuple[list[str], list[str]]:
     """Remove segments that end at `upto` or before, even if a reader still needs them. Returns the names of the
     segments and of the readers left behind."""
+    refuse_in_hop(job, "trail to prune", job.captures)
     _require_trail(job)
     behind = [reader.name for reader in _readers(job) if reader.sequence < upto]
     if not behind:

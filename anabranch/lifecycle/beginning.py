@@ -21,7 +21,7 @@ from anabranch.view.definitions import history
 from anabranch.view.identity import new_trail_uuid, trail_uuid
 from anabranch.view.opened import catalog_of, source_of
 from anabranch.view.options import limits_of, log_options, set_up_seconds
-from anabranch.view.refusals import TARGET, refuse_changes
+from anabranch.view.refusals import TARGET, refuse_changes, refuse_others_trail
 
 if TYPE_CHECKING:  # importing contracts takes time
     from anabranch.contracts import LogOptions, SourceConnector, TargetStore
@@ -60,6 +60,7 @@ def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) 
 def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:
     from anabranch.trail.writer import TrailWriter
 
+    refuse_others_trail(job)
     capture = job.config.capture
     return TrailWriter.open(
         job.trail,

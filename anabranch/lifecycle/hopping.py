@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from anabranch.config.hops import Hop
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.condition import Waiting
 from anabranch.trail.reader import has_begun
 from anabranch.trail_end import facts, manifests
@@ -34,8 +34,33 @@ def note_source(job: JobView) -> None:
         return
     with catalog_of(source_of(job)) as catalog:
         log = catalog.log
-        found = SourceFacts(job.config.source.endpoint.scheme, log.logs_cascades(), log.logs_whole_rows())
+        scheme = job.config.source.endpoint.scheme
+        found = SourceFacts(scheme, log.logs_cascades(), log.logs_whole_rows(), _values(job))
     facts.save(job.trail, found)
+
+
+def refuse_other_values(job: JobView) -> None:
+    """Raise ConfigError where an apply would decide otherwise about values than the load into its trail has: rows of the load
+    and of the stream would differ."""
+    there = facts.load(job.trail) if job.config.hop is Hop.APPLY else None
+    if there is None or there.values == (here := _values(job)):
+        return
+    keys = sorted(key for key in here if here[key] != there.values.get(key))
+    raise ConfigError(
+        f"{', '.join(keys)}: here the file says otherwise than where was captured ({_said(there.values, keys)})",
+        job=job.config.name,
+        hint="say the same in both files; where it was changed there, load again there",
+    )
+
+
+def _values(job: JobView) -> dict[str, str]:
+    """Return what the job file decides about values as they are read, by its keys."""
+    types, columns = job.config.types, (" ".join(one) for one in sorted(job.config.zero_dates))
+    return {"[types] nul": types.nul, "[types] zero_date": types.zero_date, "columns.zero_date": ", ".join(columns)}
+
+
+def _said(values: Mapping[str, str], keys: list[str]) -> str:
+    return ", ".join(f"{key} = {values.get(key, '')!r}" for key in keys)
 
 
 def await_trail(job: JobView, stop: Waits, tell: Tell) -> None:

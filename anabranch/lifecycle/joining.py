@@ -81,7 +81,8 @@ class Joining:
         hold = self.job.names.table(table)
         with TrailReader(self.job.trail) as trail:
             held = retention.readers(self.job.trail).get(hold)  # a parked table that may still be resumed has one
-            end = trail.end().position.sequence
+            # Rows that another job has read are older than now: all of the trail may be needed for them.
+            end = trail.end().position.sequence if self.job.captures else trail.first() - 1
             retention.hold(self.job.trail, hold, min(end, held.sequence) if held else end)
         found = None
         try:

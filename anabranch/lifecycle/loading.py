@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.contracts import TargetStore
-from anabranch.errors import (
-    TablesParked,
-)
+from anabranch.errors import TablesParked, ValueRefused
 from anabranch.failpoints import reach
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.load_refusals import may_lack
@@ -52,7 +50,7 @@ class Loading(Copying):
     def _hand_on(self) -> None:
         """Hold the trail until this target's apply has registered, where another target's reads it already."""
         names = self.job.names
-        if not self.job.is_one_of_several or names.apply in retention.readers(self.job.trail):
+        if not self._shares_trail or names.apply in retention.readers(self.job.trail):
             return
         with closing(self.target.store()) as store:
             checkpoint = store.jobs.checkpoint(self.name)
@@ -113,8 +111,28 @@ class Loading(Copying):
                 else:
                     states[table] = self._park(store, state, reason)
         self._leave_altered(store, states, schemas)
-        if self.job.is_one_of_several:
+        if self._shares_trail:
             self._leave_parked_elsewhere(store, states)
+        if not self.job.captures:
+            self._leave_unrecorded(store, states, schemas)
+
+    @property
+    def _shares_trail(self) -> bool:
+        """Return whether others read the trail, too: other targets, or other jobs."""
+        return self.job.is_one_of_several or not self.job.captures
+
+    def _leave_unrecorded(
+        self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Leave out tables whose rows the trail of another job does not have, or not as the table is now: the others go on."""
+        with closing(self.source.snapshot()) as snapshot:
+            for table, state in list(states.items()):
+                if not state.is_open or table not in schemas or state.generation:
+                    continue
+                try:
+                    snapshot.bounds(schemas[table], 1)
+                except ValueRefused as missing:
+                    states[table] = self._park(store, state, f"{missing.message}; {missing.hint}")
 
     def _leave_altered(
         self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]

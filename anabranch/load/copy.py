@@ -223,7 +223,7 @@ class ChunkWork:
             return None
         changing = frozenset().union(*(p.load.changed_with | {p.load.schema.id} for p in pieces_of(piece)))
         for _ in range(TRIES):
-            low, high = _opened(snapshot, pieces_of(piece)[0], lock)
+            low, high = _opened(snapshot, pieces_of(piece), lock)
             if low == high or (load.table.key and not load.exact):
                 return low.resume, high.resume
             if self.quiet is None:
@@ -248,11 +248,17 @@ class ChunkWork:
         return verdict
 
 
-def _opened(snapshot: SnapshotReader, piece: LoadPiece, lock: str) -> tuple[LogMark, LogMark]:
-    """Open a snapshot for a piece, or find the one in which it was read before."""
-    if isinstance(snapshot, RecordedReader):
-        return snapshot.open_piece(piece.load.schema, piece.bounds)
-    return snapshot.open(piece.load.schema, lock)
+def _opened(snapshot: SnapshotReader, pieces: Sequence[LoadPiece], lock: str) -> tuple[LogMark, LogMark]:
+    """Open a snapshot for pieces, or find the one in which they were read before. Raises SourceError where there is no such
+    one for all of them."""
+    if not isinstance(snapshot, RecordedReader):
+        return snapshot.open(pieces[0].load.schema, lock)
+    found = [snapshot.open_piece(piece.load.schema, piece.bounds) for piece in pieces]
+    if any(one != found[0] for one in found):
+        names = ", ".join(str(piece.load.schema.id) for piece in pieces)
+        hint = "load them again together where they are read: anabranch load JOB --table T --with-children"
+        raise SourceError(f"{names} have to be of one moment, and were read at several", hint=hint)
+    return found[0]
 
 
 def _is_placed(piece: LoadPiece | Knot) -> bool:

@@ -63,6 +63,9 @@ class _Plan:
         return sum(found.st_size for _, found in self.files) + sum(ref.length for ref in self.refs) + len(self.lines)
 
 
+MOVE = "a pump moves it over networks without its key; or export a trail that is not encrypted, to an encrypted medium"
+
+
 class Exporter:
     """Writes parcels of a trail into a directory, one after another. Not for several threads.
 
@@ -85,6 +88,9 @@ class Exporter:
         self._trail, self._directory = trail, directory
         self._size, self._signer, self._with_load = size, signer, with_load
         self._reader = TrailReader(trail, name=f"export {name}")
+        if self._reader.identity.format > FORMAT:
+            self._reader.close()
+            raise TrailError("the trail is encrypted, and parcels of one cannot be imported yet", hint=MOVE)
         self._storage = LocalStorage(trail)
         self._counted_for, self._counted, self._waiting = -1, 0, 0
         with writing(f"the directory {directory}"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from anabranch.errors import TrailCorrupt, TrailError
@@ -17,11 +18,13 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """`scheme`: which kind of database the source is. `logs_cascades`, `logs_whole_rows`: what LogFacts says of its log."""
+    """`scheme`: which kind of database the source is. `logs_cascades`, `logs_whole_rows`: what LogFacts says of its log.
+    `values`: what was decided about values as the load read them, by the keys of the job file."""
 
     scheme: str
     logs_cascades: bool
     logs_whole_rows: bool
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 def save(trail: Path, facts: SourceFacts) -> None:
@@ -38,7 +41,8 @@ def load(trail: Path) -> SourceFacts | None:
         if version > FORMAT:
             hint = "use the release that wrote it, or a later one"
             raise TrailError(f"{storage.path(FILE)} has format {version}, this release knows {FORMAT}", hint=hint)
-        return SourceFacts(str(data["scheme"]), bool(data["logs_cascades"]), bool(data["logs_whole_rows"]))
+        values = {str(key): str(said) for key, said in data["values"].items()}
+        return SourceFacts(str(data["scheme"]), bool(data["logs_cascades"]), bool(data["logs_whole_rows"]), values)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from anabranch.trail.storage import LocalStorage, read_whole
 FOLDER = "load"
 COMPLETE = f"{FOLDER}/complete.json"
 FORMAT = 1
+LONGEST = 200  # characters of a folder's name
 AGAIN = "load the table again at the source's site: anabranch load JOB --table T"
 
 
@@ -63,8 +65,11 @@ class Manifest:
 
 
 def folder(table: TableId) -> str:
-    """Return the folder of a table's load, below the trail."""
-    return f"{FOLDER}/{quote(str(table), safe='')}"
+    """Return the folder of a table's load, below the trail. One whose name a file system has no room for is cut."""
+    name = quote(str(table), safe="")
+    if len(name) > LONGEST:
+        name = f"{name[:LONGEST].rpartition('%')[0]}~{sha256(str(table).encode()).hexdigest()[:16]}"
+    return f"{FOLDER}/{name}"
 
 
 def file_of(table: TableId) -> str:

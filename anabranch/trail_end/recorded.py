@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.contracts import Bounds, LogOrder, ValueRules
-from anabranch.errors import SourceError, TrailError, ValueRefused
+from anabranch.errors import TrailError, ValueRefused
 from anabranch.model.at_target import AtTarget, TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.position import LogMark
@@ -24,11 +24,12 @@ from anabranch.rows import json_texts
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.lines import cells, escaped_cell, unescape
 from anabranch.rows.raw import parse_text
+from anabranch.trail.reader import TrailReader
 from anabranch.trail_end import chunk_files, manifests
 from anabranch.trail_end.manifests import Manifest, RecordedChunk
 
 ELSEWHERE = "at the source's site: anabranch load JOB --table {table}"
-PREFIX = len("\\\\\\\\x")  # of bytes in a line, in front of their digits
+PREFIX = 3  # of bytes in a line, in front of their digits: an escaped backslash, and an x
 
 
 class RecordedRows:
@@ -38,8 +39,16 @@ class RecordedRows:
         self._trail, self._order = trail, order
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        """Return the pieces as they were read: their sizes are the other site's choice."""
-        return [chunk.bounds for chunk in self._manifest(table).chunks]
+        """Return the pieces as they were read: their sizes are the other site's choice. Raises ValueRefused for rows that the
+        trail cannot bring up to now: what changed behind them is not all in it any more."""
+        chunks = self._manifest(table).chunks
+        with TrailReader(self._trail, name="load") as trail:
+            for low in sorted({chunk.low for chunk in chunks}):
+                if why := _why_before(trail, self._order, self._order.mark(low)):
+                    raise ValueRefused(
+                        f"its rows in the trail are too old: {why}", table=str(table.id), hint=_again(table)
+                    )
+        return [chunk.bounds for chunk in chunks]
 
     def places(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         return self.bounds(table, rows_per_chunk)
@@ -58,12 +67,12 @@ class RecordedRows:
         return self._manifest(table).rows
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
-        """Return the marks of a table that was read in one piece. Raises SourceError where rows are wanted as of now."""
+        """Return the marks of a table that was read in one piece. Raises ValueRefused where rows are wanted as of now."""
         chunks = self._manifest(table).chunks
         if len({(chunk.low, chunk.high) for chunk in chunks}) != 1:
-            raise SourceError(
-                "the table was read at several places of the log", table=str(table.id), hint=_again(table)
-            )
+            why = "rows of it have to be read again at the source, which is not reached from here"
+            hint = f"{_again(table)}, then here: anabranch load JOB --table {table.id}"
+            raise ValueRefused(why, table=str(table.id), hint=hint)
         return self._order.mark(chunks[0].low), self._order.mark(chunks[0].high)
 
     def open_piece(self, table: TableSchema, bounds: Bounds) -> tuple[LogMark, LogMark]:
@@ -107,8 +116,28 @@ class RecordedRows:
         found = next((chunk for chunk in self._manifest(table).chunks if chunk.bounds == bounds), None)
         if found is None:
             why = "it was loaded again at the source's site since the load here began"
-            raise ValueRefused(why, table=str(table.id), hint=f"anabranch load JOB --table {table.id}")
+            hint = (
+                f"anabranch load JOB --table {table.id}; where the first load has not finished: drop the job, load anew"
+            )
+            raise ValueRefused(why, table=str(table.id), hint=hint)
         return found
+
+
+def _why_before(trail: TrailReader, order: LogOrder, mark: LogMark) -> str:
+    """Return why a place of the log may be from before the trail, whose beginning was dropped; "" where it is not."""
+    first = trail.first() - 1
+    if first <= 0:
+        return ""
+    if not order.is_set(mark):
+        native = trail.position_at(first).native
+        is_inside = bool(native) and order.includes(mark, native, None)
+        return "" if is_inside else f"they were read before the trail's beginning of now, {first}@{native}"
+    begun = trail.begun()
+    try:
+        lacking = order.lacks(mark, order.mark(begun)) if begun else "what the trail began behind"
+    except ValueError as error:
+        return str(error)
+    return f"they lack {lacking}, which is from before the trail's beginning of now" if lacking else ""
 
 
 def _stamp(trail: Path, table: TableSchema) -> tuple[int, int]:

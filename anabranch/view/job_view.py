@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from zlib import crc32
 
 from anabranch import connectors
 from anabranch.config import ONLY, JobConfig
@@ -87,8 +88,8 @@ class JobView:
     @property
     def names(self) -> Names:
         """Names of what this target holds of the trail. Several jobs may read a trail that is not their own."""
-        if self.config.hop is Hop.APPLY:
-            return Names(self.config.name)
+        if self.config.hop is Hop.APPLY:  # two jobs at different sites may have one name
+            return Names(f"{self.config.name}.{crc32(str(self.endpoint).encode()):08x}")
         return Names("" if self.target == ONLY else self.target)
 
     @property

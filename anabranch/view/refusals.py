@@ -9,8 +9,9 @@ from anabranch.config import ONLY, describe_change
 from anabranch.config.hops import Hop
 from anabranch.errors import AnabranchError, ConfigError, JobChanged, SourceError, StateError
 from anabranch.model.cutover import Cutover
-from anabranch.trail import retention
+from anabranch.trail import identity, retention
 from anabranch.trail.reader import exists
+from anabranch.trail.storage import LocalStorage
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import of_each, store_of
 
@@ -102,6 +103,17 @@ def refuse_in_hop(job: JobView, what: str, can: bool) -> None:
         if is_capture
         else "another job captures into it: run it there",
     )
+
+
+def refuse_others_trail(job: JobView) -> None:
+    """Raise StateError where the directory that a capture is to write has the trail of another job, with other tables."""
+    found = identity.load(LocalStorage(job.trail)) if job.config.hop is Hop.CAPTURE else None
+    if found is not None and found.job != job.config.name:
+        raise StateError(
+            f"the trail {job.trail} is that of the job {found.job}",
+            job=job.config.name,
+            hint="one trail for each job that captures: give this one a directory of its own",
+        )
 
 
 def refuse_in_pair(job: JobView, table: TableId) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,27 @@ def test_what_is_killed_while_it_loads_goes_on(
     assert run.stop().code == applied.stop().code == 0
     acted = (made.directory / "reached").read_text()
     assert all(f"{name}=exit" in acted for name in KILLED), acted
+
+
+@pytest.mark.quick
+def test_what_would_lose_rows_or_change_them_is_refused(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *SCHEMA, *fill(1))
+    way = hops(made)
+    way.here.run_until_caught_up()
+    made.source.execute("ALTER TABLE cell ADD COLUMN extra INT", "UPDATE cell SET extra = 1")
+    way.here.run_until_caught_up()
+    way.there.run_until_caught_up(code=8)
+    assert {table for table, state in way.there.states().items() if state != "streaming"} == {"cell"}
+    assert "its rows in the trail are of definition 1, the trail is at 2" in way.there.reason("cell")
+    other, said = replace(way.here, name="other"), way.here.job_file.read_text()
+    other.job_file.write_text(said.replace(f'name = "{way.here.name}"', 'name = "other"'))
+    assert f"is that of the job {way.here.name}" in other.cli("capture", code=7).stderr
+    before = way.there.job_file.read_text()
+    way.there.job_file.write_text(f'{before}\n[types]\nnul = "strip"\n')
+    assert "[types] nul: here the file says otherwise" in way.there.cli("load", code=2).stderr
+    way.there.job_file.write_text(before)
+    assert "read by others: apply@" in way.here.cli("drop", "--execute", code=7).stderr
+    assert "refused" not in way.there.cli("status").stdout
+    way.there.cli("drop", "--execute")
+    way.here.cli("drop", "--execute")
+    assert not way.trail.exists()

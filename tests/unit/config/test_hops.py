@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_trail_at_an_end_makes_a_hop(end: str, hop: Hop, tmp_path: Path) -> No
     assert job.config.hop is hop
     assert job.trail == Path("/srv/trails/shop")
     assert (job.captures, job.applies) == (hop is Hop.CAPTURE, hop is Hop.APPLY)
-    assert job.names.apply == ("apply" if hop is Hop.CAPTURE else "apply@shop")
+    assert re.fullmatch("apply" if hop is Hop.CAPTURE else "apply@shop[.][0-9a-f]{8}", job.names.apply)
 
 
 def test_a_job_between_databases_has_a_trail_of_its_own(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from anabranch.errors import ConfigError, ParcelDamaged, ParcelMissing, ParcelRefused, TrailCorrupt, TrailError
 from anabranch.trail import exports, parcel
 from anabranch.trail.exporting import Exporter
+from anabranch.trail.format import ENCRYPTED
 from anabranch.trail.importing import FILE, Importer, verify
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.signing import signer_of_environment, signer_of_file, verifier
@@ -358,3 +360,13 @@ def test_a_medium_without_links_and_with_files_of_others_is_read(paths):
     os.mkfifo(out / "000099")
     take_in(out, copy)
     same(trail, copy)
+
+
+def test_a_trail_that_is_encrypted_is_not_exported(paths: tuple[Path, Path, Path]) -> None:
+    trail, out, _ = paths
+    said = json.loads((trail / "trail.json").read_text())
+    (trail / "trail.json").write_text(json.dumps(said | {"format": ENCRYPTED}))
+    before = sorted(os.listdir(out))
+    with pytest.raises(TrailError, match="the trail is encrypted"):
+        export(trail, out)
+    assert sorted(os.listdir(out)) == before

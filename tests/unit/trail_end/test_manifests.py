@@ -26,6 +26,14 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert WHOLE.rows == 3
 
 
+def test_a_table_with_a_long_name_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    tables = [TableId("shop", "表" * 60 + end) for end in "ab"]
+    for generation, table in enumerate(tables, 1):
+        manifests.save(tmp_path, Manifest(table, generation, 5, ("id",), ()))
+    found = [manifests.load(tmp_path, table) for table in tables]
+    assert [one.generation for one in found if one is not None] == [1, 2]
+
+
 def test_the_end_of_a_load_names_what_it_left_out(tmp_path: Path) -> None:
     assert manifests.parked(tmp_path) is None
     manifests.complete(tmp_path, {TABLE: "a type"})
@@ -67,8 +75,9 @@ def test_what_a_later_release_wrote_is_refused(tmp_path: Path) -> None:
 def test_facts_of_a_source_are_read_as_they_were_written(tmp_path: Path) -> None:
     with pytest.raises(TrailError, match="does not say what its source is"):
         facts.require(tmp_path)
-    facts.save(tmp_path, SourceFacts("mysql", False, True))
-    assert facts.require(tmp_path) == SourceFacts("mysql", False, True)
+    said = SourceFacts("mysql", False, True, {"[types] nul": "strip"})
+    facts.save(tmp_path, said)
+    assert facts.require(tmp_path) == said
     (tmp_path / facts.FILE).write_text("[]")
     with pytest.raises(TrailCorrupt, match="cannot be read"):
         facts.load(tmp_path)

@@ -151,7 +151,9 @@ def test_a_wrong_authority_is_refused_by_either_side_and_plain_text_by_tls(way, 
     with pytest.raises(TargetUnavailable, match=r"the certificate of .* is refused"):
         way.pump(receiver.port, tls=theirs.files("stranger"), give_up=0).run(never)
     mixed = theirs.files("stranger")
-    with pytest.raises(TargetUnavailable, match="unknown ca"):  # trusts the receiver, which does not trust it
+    with pytest.raises(
+        TargetUnavailable, match=r"unknown ca|EOF occurred|reset"
+    ):  # trusts the receiver, which does not trust it
         way.pump(receiver.port, tls=type(mixed)(ours.ca, mixed.cert, mixed.key), give_up=0).run(never)
     with pytest.raises(TargetUnavailable):
         way.pump(receiver.port, give_up=0).run(never)
