@@ -37,21 +37,33 @@ class LoadFile:
 
 
 def load_files(storage: LocalStorage) -> list[LoadFile]:
-    """Return the files below `load/` that are whole, in the order of copying: a manifest behind its files. Of facts that
-    are replaced meanwhile either the former or the later ones are meant."""
+    """Return the files below `load/` that are whole, in the order of copying: a manifest behind its files.
+
+    They are looked for in the opposite order: what a manifest of this list names was there before it, so it is in the list,
+    too. Of facts that are replaced meanwhile either the former or the later ones are meant."""
     found = []
-    for folder, _, names in os.walk(storage.directory / FOLDER):
-        for name in names:
-            path = Path(folder, name)
-            if name.endswith(COPIED):
-                with suppress(FileNotFoundError):  # a load that is begun anew removes the former one's
-                    found.append(_named(storage, path))
-    return sorted(found, key=lambda one: (_turn(one.name), one.name))
+    for turn in range(len(LAST), -1, -1):
+        for folder, _, names in os.walk(storage.directory / FOLDER):
+            for name in names:
+                if name.endswith(COPIED) and turn_of(name) == turn:
+                    with suppress(FileNotFoundError):  # a load that is begun anew removes the former one's
+                        found.append(_named(storage, Path(folder, name)))
+    return sorted(found, key=lambda one: (turn_of(one.name), one.name))
 
 
-def _turn(name: str) -> int:
+def turn_of(name: str) -> int:
+    """Return 0 for a file that may be copied at once, a higher number for one that comes behind those with lower ones."""
     base = os.path.basename(name)
     return LAST.index(base) + 1 if base in LAST else 0
+
+
+def facts_of(storage: LocalStorage, file: LoadFile) -> bytes | None:
+    """Return what facts say, None if they are not those that are meant any more."""
+    try:
+        data = read_whole(storage, file.name)
+    except FileNotFoundError:
+        return None
+    return data if (len(data), zlib.crc32(data)) == (file.size, file.sum) else None
 
 
 def _named(storage: LocalStorage, path: Path) -> LoadFile:

@@ -19,6 +19,7 @@ CHUNK = 256 * 1024
 HELD_BACK = 4 * (BODY_LIMIT + HEAD_LIMIT)  # bytes that may come in while we write; more is not taken
 SILENCE = 30.0  # seconds without a byte from the other side, who says something at least every BEAT
 BEAT = 5.0
+STOPPING = 2.0  # seconds for the other side to take bytes once we are to stop
 KEPT_ALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 
@@ -34,7 +35,8 @@ def reason(error: Exception) -> str:
 
 
 class Link:
-    """`sent` and `received` count bytes. `silence`: seconds without a byte after which the other side counts as gone."""
+    """`sent` and `received` count bytes. `silence`: seconds without a byte after which the other side counts as gone. `stop`:
+    whether to give up a message for which there is no room."""
 
     def __init__(self, sock: socket.socket, peer: str, *, silence: float = SILENCE) -> None:
         sock.setblocking(False)
@@ -44,6 +46,7 @@ class Link:
             for option, value in KEPT_ALIVE:
                 sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self.sock, self.peer, self.silence = sock, peer, silence
+        self.stop: Callable[[], bool] = lambda: False
         self.decoder = Decoder()
         self.sent = self.received = 0
         self.heard = time.monotonic()
@@ -62,18 +65,23 @@ class Link:
         return len(data)
 
     def send(self, data: bytes) -> None:
-        """Send bytes. Raises LinkLost when the connection is gone, or the other side is silent for too long."""
-        view = memoryview(data)
+        """Send bytes. Raises LinkLost when the connection is gone, the other side is silent for too long, or takes nothing for
+        a moment once `stop` says so."""
+        view, wrote = memoryview(data), time.monotonic()
         while view:
             written = self.write_some(view)
             view = view[written:]
-            if not written:
+            if written:
+                wrote = time.monotonic()
+            else:
                 self.take_some()
                 if view and self.decoder.waiting < HELD_BACK:
                     self.wait(0.5, for_writing=True)
                 elif view:
                     time.sleep(0.01)
                 self.refuse_silence()
+                if time.monotonic() - wrote > STOPPING and self.stop():
+                    raise LinkLost(f"{self.peer} takes nothing now, and this side ends")
 
     def write_some(self, view: memoryview) -> int:
         """Write what there is room for, without waiting."""

@@ -126,8 +126,11 @@ def decoded(frame: bytes) -> Message:
     _, kind, flags, head_length, _, raw = PREFIX.unpack_from(frame)
     view = memoryview(frame)
     body: bytes | memoryview = view[PREFIX.size + head_length :]
+    text = bytes(view[PREFIX.size : PREFIX.size + head_length])
     try:
-        head = json.loads(bytes(view[PREFIX.size : PREFIX.size + head_length]))
+        head = json.loads(text)
+        if b"\\u" in text or not text.isascii():  # half a character is none, and could be neither stored nor passed on
+            json.dumps(head, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ProtocolError("the head of a message is no JSON") from None
     if not isinstance(head, dict):

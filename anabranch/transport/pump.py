@@ -19,11 +19,12 @@ from anabranch import log
 from anabranch.errors import AnabranchError, StateError, TargetError, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail import retention
+from anabranch.trail.format import SegmentName
 from anabranch.trail.identity import Identity
 from anabranch.trail.outgoing import HistoryPiece, Outgoing, Piece, SegmentPiece
 from anabranch.trail.replica import Held, hops_of
-from anabranch.trail.replica_files import LoadFile, load_files
-from anabranch.trail.storage import LocalStorage, read_whole
+from anabranch.trail.replica_files import LoadFile, facts_of, load_files, turn_of
+from anabranch.trail.storage import LocalStorage
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.hop_state import HopState
 from anabranch.transport.link import BEAT, Link, LinkLost
@@ -38,6 +39,8 @@ NOTE = 1.0
 FILES = 500  # of a load, offered at once
 FILE_PIECE, FILE_TURN = 256 * 1024, 4 << 20  # bytes of load files in a message, and between two looks at the trail
 SAMPLES = 4096
+LEG = 1e9  # seconds; nothing takes so long
+FARTHEST = 1 << 62  # numbers of a place are below
 
 
 def reader_name(name: str) -> str:
@@ -83,7 +86,13 @@ class Pump:
                 try:
                     if session.run():
                         return
-                except (LinkLost, ProtocolError) as error:
+                except (
+                    LinkLost,
+                    ProtocolError,
+                    FileNotFoundError,
+                ) as error:  # the last: packed or dropped since the look
+                    if stop():
+                        break
                     if session.was_welcome:
                         pause, since = FIRST_PAUSE, time.monotonic()
                     self._lost(error, since)
@@ -122,6 +131,18 @@ class Pump:
             time.sleep(min(left, 0.1))
 
 
+def _held(message: Message) -> Held:
+    """Return what the other side says that it has. Raises ProtocolError for what nobody can have."""
+    try:
+        held = Held.from_json(message.head.get("held"))
+    except ValueError as error:
+        raise ProtocolError(str(error)) from None
+    name = SegmentName.parse(held.file)
+    if max(held.last[0], *((name.number, name.next) if name else (0,))) >= FARTHEST or held.last[0] < 0:
+        raise ProtocolError("what it says that it has is no place of a trail")
+    return held
+
+
 class _Session:
     """One connection of a pump."""
 
@@ -134,7 +155,8 @@ class _Session:
         self._unsynced = 0
         self._published: deque[tuple[int, float]] = deque(maxlen=SAMPLES)
         self._pinged, self._pings, self._asked = 0.0, 0, dict[int, float]()
-        self._looked, self._offered = 0.0, set[LoadFile]()
+        self._looked, self._offered = 0.0, dict[str, LoadFile]()
+        self._torn = set[str]()  # folders of which something is not as it was offered
         self._offers: deque[list[LoadFile]] = deque()
         self._wanted: deque[LoadFile] = deque()
         self._said: Identity | None = None
@@ -144,6 +166,7 @@ class _Session:
         """Send until the connection ends. Returns whether all was sent that was asked for, or `stop` was. Raises LinkLost,
         ProtocolError, TargetError, StateError, TrailError."""
         self._link = self._pump._connect()
+        self._link.stop = self._stop
         try:
             self._greet()
             version, quiet = -1, time.monotonic()
@@ -153,8 +176,8 @@ class _Session:
                     version, quiet = record.version, time.monotonic()
                     self._see(record.sequence)
                     self._tell_identity()
-                    for piece in self._outgoing.pieces():
-                        self._send(piece)
+                    if not all(map(self._send, self._outgoing.pieces())):
+                        break
                     self._state.sent = record.sequence
                 self._send_files()
                 self._sync()
@@ -186,10 +209,7 @@ class _Session:
             self._refused(answer)
         if answer.kind != Kind.WELCOME:
             raise ProtocolError(f"{self._link.peer} answers with a message of kind {answer.kind}")
-        try:
-            held = Held.from_json(answer.head.get("held"))
-        except ValueError as error:
-            raise ProtocolError(str(error)) from None
+        held = _held(answer)
         self._link.trust()
         retention.register_copy(pump.directory, reader_name(pump.name), self._from(held))
         self._outgoing.start(held)
@@ -221,25 +241,31 @@ class _Session:
 
     # --- sending ----------------------------------------------------------------------------------------------------
 
-    def _send(self, piece: Piece) -> None:
+    def _send(self, piece: Piece) -> bool:
+        """Send a piece. Returns False if we are to stop: the next session sends it, and what follows."""
         if isinstance(piece, HistoryPiece):
-            self._say(Kind.HISTORY, {"offset": piece.offset, "anew": piece.is_anew}, piece.data)
+            said = self._say(Kind.HISTORY, {"offset": piece.offset, "anew": piece.is_anew}, piece.data)
         else:
             assert isinstance(piece, SegmentPiece)
-            self._say(Kind.SEGMENT, {"name": str(piece.name), "offset": piece.offset}, piece.data)
+            said = self._say(Kind.SEGMENT, {"name": str(piece.name), "offset": piece.offset}, piece.data)
         if self._unsynced > SYNC_BYTES:
             self._sync()
+        return said
 
-    def _say(self, kind: Kind, head: dict[str, Any], body: bytes = b"") -> None:
-        """Send a message as soon as the limit of bytes a second lets it; hear what comes meanwhile."""
-        while (pause := self._pump._limiter.pause()) and not self._stop():
+    def _say(self, kind: Kind, head: dict[str, Any], body: bytes = b"") -> bool:
+        """Send a message as soon as the limit of bytes a second lets it; hear what comes meanwhile. Returns False, and has not
+        sent it, if we are to stop."""
+        while not (is_asked := self._stop()) and (pause := self._pump._limiter.pause()):
             self._turn(pause)
+        if is_asked:
+            return False
         count = self._link.say(kind, head, body, compress=self._pump._compress)
         self._pump._limiter.spend(count)
         self._state.bytes_sent += count
-        self._unsynced += len(body)
+        self._unsynced += len(body) or 1
         reach("pump.sent")
         self._turn(0.0)
+        return True
 
     def _sync(self) -> None:
         """Ask for an acknowledgement of what was sent, unless enough were asked for."""
@@ -255,44 +281,65 @@ class _Session:
 
     def _send_files(self) -> None:
         """Offer files of a load that are new, and send some of those that the other side has not got."""
-        now = time.monotonic()
-        if now - self._looked > NOTE and not self._offers and not self._wanted:
-            self._looked = now
-            found = [one for one in load_files(LocalStorage(self._pump.directory)) if one not in self._offered]
-            for at in range(0, len(found), FILES):
-                self._offer(found[at : at + FILES])
+        if time.monotonic() - self._looked > NOTE and not self._offers and not self._wanted:
+            self._look()
         sent = 0
         while self._wanted and sent < FILE_TURN and not self._stop():
             sent += self._send_file(self._wanted.popleft())
         self._state.files_left = len(self._wanted) + sum(map(len, self._offers))
 
+    def _look(self) -> bool:
+        """Offer files of a load that are new, or others than they were; return whether there are any."""
+        self._looked = time.monotonic()
+        self._torn.clear()
+        files = load_files(LocalStorage(self._pump.directory))
+        found = [one for one in files if self._offered.get(one.name) != one]
+        for at in range(0, len(found), FILES):
+            self._offer(found[at : at + FILES])
+        return bool(found)
+
     def _offer(self, files: list[LoadFile]) -> None:
-        self._offered.update(files)
+        self._offered.update((one.name, one) for one in files)
         self._offers.append(files)
         self._link.say(Kind.OFFER, {"files": [[one.name, one.size, one.sum] for one in files]})
 
     def _send_file(self, file: LoadFile) -> int:
-        """Send a file; return its bytes. Facts are sent as they are now: they may have been replaced meanwhile."""
+        """Send a file; return its bytes. What is not as it was offered any more is not sent: the next look finds it as it is
+        then, with the files that it names. A manifest is not sent either where a file before it is gone."""
         storage = LocalStorage(self._pump.directory)
+        if file.sum:
+            folder = os.path.dirname(file.name) + "/"
+            is_torn = turn_of(file.name) > 0 and any(one.startswith(folder) for one in self._torn)
+            facts = None if is_torn else facts_of(storage, file)
+            if facts is None:
+                self._forget(file)
+                return 1
+            return self._send_bytes(file, lambda at, length: facts[at : at + length])
         try:
-            if file.sum:
-                data = read_whole(storage, file.name)
-                self._say(Kind.FILE, {"name": file.name, "size": len(data), "offset": 0}, data)
-                return len(data)
             readable = storage.open(file.name)
         except FileNotFoundError:  # the load was begun anew
+            self._forget(file)
             return 1
         try:
-            at = 0
-            while not self._stop() and (at < file.size or not at):
-                data = readable.read(at, min(FILE_PIECE, file.size - at))
-                if not data and file.size:
-                    raise TrailError(f"{file.name} has become shorter", hint="load the table again")
-                self._say(Kind.FILE, {"name": file.name, "size": file.size, "offset": at}, data)
-                at += max(len(data), 1)
-            return at
+            return self._send_bytes(file, readable.read)
         finally:
             readable.close()
+
+    def _forget(self, file: LoadFile) -> None:
+        """Offer it again at the next look, if it is there then."""
+        self._torn.add(os.path.dirname(file.name) + "/")
+        self._offered.pop(file.name, None)
+
+    def _send_bytes(self, file: LoadFile, read: Callable[[int, int], bytes]) -> int:
+        at = 0
+        while at < file.size or not at:
+            data = read(at, min(FILE_PIECE, file.size - at))
+            if not data and file.size:
+                raise TrailError(f"{file.name} has become shorter", hint="load the table again")
+            if not self._say(Kind.FILE, {"name": file.name, "size": file.size, "offset": at}, data):
+                break
+            at += max(len(data), 1)
+        return at
 
     # --- hearing ----------------------------------------------------------------------------------------------------
 
@@ -321,7 +368,7 @@ class _Session:
     def _hear(self, message: Message) -> None:
         match message.kind:
             case Kind.ACK:
-                self._acknowledged(message.head)
+                self._acknowledged(message)
             case Kind.WANT:
                 self._want(message.head.get("files"))
             case Kind.PONG:
@@ -334,11 +381,9 @@ class _Session:
             case kind if kind < OPTIONAL:
                 raise ProtocolError(f"a message of kind {kind} is not for a pump")
 
-    def _acknowledged(self, head: dict[str, Any]) -> None:
-        try:
-            held = Held.from_json(head.get("held"))
-        except ValueError as error:
-            raise ProtocolError(str(error)) from None
+    def _acknowledged(self, message: Message) -> None:
+        held = _held(message)
+        head = message.head
         if head.get("number") != self._acked + 1 or self._acked + 1 > self._syncs:
             raise ProtocolError("an acknowledgement of what was not asked for")
         if held.sequence > self._outgoing.record().sequence:
@@ -365,12 +410,14 @@ class _Session:
 
     def _ponged(self, head: dict[str, Any]) -> None:
         """Note how long each leg of the way takes: the answer names the hops from the far end on, with their own times."""
-        asked, hops = self._asked.pop(head.get("number", -1), None), head.get("hops")
+        number, hops = head.get("number"), head.get("hops")
+        asked = self._asked.pop(number, None) if type(number) is int else None
         if asked is None or not isinstance(hops, list):
             return
         legs, whole = [], time.monotonic() - asked
         for one in reversed(hops[:64]):
-            if not (isinstance(one, list) and len(one) == 2 and isinstance(one[1], int | float)):
+            is_leg = isinstance(one, list) and len(one) == 2 and isinstance(one[1], int | float)
+            if not is_leg or not 0 <= one[1] < LEG:
                 raise ProtocolError("an answer without hops")
             legs.append((str(one[0])[:100], max(0.0, whole - one[1])))
             whole = float(one[1])
@@ -382,8 +429,9 @@ class _Session:
             self._published.append((sequence, time.monotonic()))
 
     def _is_done(self, sequence: int) -> bool:
+        """Return whether all is there, also of the files: what was written since the last look at them is offered now."""
         is_all = self._state.acknowledged >= sequence and self._acked == self._syncs and not self._unsynced
-        return is_all and bool(self._looked) and not self._offers and not self._wanted
+        return is_all and not self._offers and not self._wanted and not self._look()
 
     def _finish(self) -> bool:
         """Wait a moment for what was sent to be acknowledged."""

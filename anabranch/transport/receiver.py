@@ -29,6 +29,7 @@ from anabranch.transport.server import Caller, Refused, refusal
 PATIENCE = 10.0  # seconds for a former connection of the same trail to end
 FULL_PAUSE = 0.5
 ROOM_EVERY = 4 << 20  # bytes between two looks at the room on the disk
+NUMBERS = 1 << 62  # of peers are below
 
 
 class Receiver:
@@ -87,8 +88,8 @@ class _Reception:
             while not self._receiver.stop():
                 if message := self._link.receive(1.0, self._receiver.stop):
                     self._take(message)
-        except TrailError as error:
-            if is_sync_failure(error):
+        except (StateError, TrailError) as error:
+            if isinstance(error, TrailError) and is_sync_failure(error):
                 raise
             passing = not isinstance(error, StateError)
             raise refusal(error, is_passing=passing) from error
@@ -189,12 +190,14 @@ def _segment(head: dict[str, Any]) -> SegmentName:
     name = SegmentName.parse(head["name"]) if isinstance(head.get("name"), str) and len(head["name"]) < 200 else None
     if name is None:
         raise ProtocolError("a segment without a name of one")
+    if max(name.number, name.epoch, name.next, name.fragments) >= NUMBERS:
+        raise ProtocolError("a segment with numbers that no trail has")
     return name
 
 
 def _number(head: dict[str, Any], key: str) -> int:
     found = head.get(key)
-    if type(found) is not int or not 0 <= found < 1 << 62:
+    if type(found) is not int or not 0 <= found < NUMBERS:
         raise ProtocolError(f"{key!r} of a message is no number")
     return found
 
@@ -209,6 +212,6 @@ def _list(head: dict[str, Any], key: str) -> list[Any]:
 def _file(found: object) -> LoadFile:
     if not (isinstance(found, list) and len(found) == 3 and isinstance(found[0], str)):
         raise ProtocolError("a file of a load without name and size")
-    if not all(type(one) is int and 0 <= one < 1 << 62 for one in found[1:]):
+    if not all(type(one) is int and 0 <= one < NUMBERS for one in found[1:]):
         raise ProtocolError("a file of a load without name and size")
     return LoadFile(*found)

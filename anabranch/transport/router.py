@@ -77,10 +77,21 @@ class _Side:
         self.source, self.target = source, target
         self.waiting: deque[memoryview] = deque()
         self.size = 0
+        self.is_reading = True
 
     def put(self, frame: bytes) -> None:
         self.waiting.append(memoryview(frame))
         self.size += len(frame)
+
+    def take(self) -> int:
+        """Take what has come, unless too much waits. Whoever is not listened to for so long has not been silent."""
+        was_reading, self.is_reading = self.is_reading, self.size < HELD
+        if self.is_reading and not was_reading:
+            self.source.heard = time.monotonic()
+        return self.source.take_some() if self.is_reading else 0
+
+    def is_silent(self) -> bool:
+        return self.is_reading and bool(self.source.silence) and time.monotonic() - self.source.heard > 2 * SILENCE
 
     def write(self) -> bool:
         """Write what there is room for; return whether anything went."""
@@ -111,11 +122,11 @@ class _Relay:
             if not any(moved):
                 self._wait()
                 for one in sides:
-                    if one.source.silence and time.monotonic() - one.source.heard > 2 * SILENCE:
+                    if one.is_silent():
                         raise LinkLost(f"{one.source.peer} has said nothing for {2 * SILENCE:.0f} s")
 
     def _move(self, side: _Side) -> bool:
-        taken = side.source.take_some() if side.size < HELD else 0
+        taken = side.take()
         while (frame := side.source.decoder.frame()) is not None:
             side.put(self._seen(side, frame))
         return bool(taken) | side.write()
@@ -136,7 +147,8 @@ class _Relay:
                 raise ProtocolError("an answer without hops")
             if kind == Kind.WELCOME:
                 return encode(Kind.WELCOME, head | {"hops": [*hops, self._name]})
-            asked = self._asked.pop(head.get("number", -1), None)
+            number = head.get("number")
+            asked = self._asked.pop(number, None) if type(number) is int else None
             if asked is not None:
                 return encode(Kind.PONG, head | {"hops": [*hops, [self._name, time.monotonic() - asked]]})
         return frame

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch import log
-from anabranch.errors import AnabranchError, ConfigError
+from anabranch.errors import AnabranchError, ConfigError, TrailError
+from anabranch.trail.failures import is_sync_failure
 from anabranch.transport.link import Link, LinkLost, reason
 from anabranch.transport.messages import VERSION, Kind, Message, ProtocolError
 from anabranch.transport.names import is_trail_name
@@ -67,7 +68,8 @@ def listening(host: str, port: int) -> list[socket.socket]:
 
 @dataclass
 class Server:
-    """Serves until `stop` says so. `serve` has a caller for as long as its connection lives; what it raises ends that one."""
+    """Serves until `stop` says so. `serve` has a caller for as long as its connection lives; what it raises ends that one,
+    but for a failed fsync, which ends the process."""
 
     sockets: Sequence[socket.socket]
     tls: ssl.SSLContext | None
@@ -80,7 +82,7 @@ class Server:
     failure: BaseException | None = None
 
     def run(self) -> None:
-        """Accept connections. Raises what `serve` has raised that was no error of one connection."""
+        """Accept connections. Raises the TrailError of a failed fsync."""
         try:
             while not self.stop() and self.failure is None:
                 ready, _, _ = select.select(self.sockets, [], [], LOOK)
@@ -126,7 +128,12 @@ class Server:
             self._greeted(link)
         except (LinkLost, ProtocolError, OSError) as error:
             log.get().info("hop_ended", peer=address, reason=reason(error))
-        except BaseException as error:  # noqa: BLE001  whatever it is: the process says it, and ends
+        except Exception as error:  # noqa: BLE001  whatever a peer has caused ends its own connection, not those of others
+            if isinstance(error, TrailError) and is_sync_failure(error):
+                self.failure = error
+            else:
+                log.get().error("hop_failed", peer=address, reason=str(error), exc_info=True)
+        except BaseException as error:  # noqa: BLE001  the process says it, and ends
             self.failure = error
         finally:
             if link:
