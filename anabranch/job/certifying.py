@@ -13,6 +13,7 @@ from anabranch.scan.certificate import Certificate, Certifying, PairSeen, pairs_
 from anabranch.version import __version__
 from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import value_rules
+from anabranch.view.refusals import refuse_beside_trail
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def certificate(job: JobView, values: int, seed: int, is_every: bool = False) -> Certificate:
     """Try each pair with so many values drawn by the seed, and with the edges. `is_every`: every type of which the source knows
     edges, whatever tables there are. Raises the error of an end that is away."""
+    refuse_beside_trail(job, "a certificate of types")
     rules = value_rules(job)
     fit = partial(job.types.fit, rules=rules)
     try:

@@ -16,7 +16,7 @@ from anabranch.job.way_back import J, read_like, way_back_of, way_forth
 from anabranch.model.cutover import Cutover, Step
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.opened import store_of
-from anabranch.view.refusals import TAKE_OVER, refuse_changed_job
+from anabranch.view.refusals import TAKE_OVER, refuse_beside_trail, refuse_changed_job
 
 if TYPE_CHECKING:
     from anabranch.contracts import TargetStore
@@ -79,7 +79,8 @@ def turned(job: J) -> tuple[J, WayBack]:
 
 
 def _refuse_way_back(job: JobView, other: WayBack | None) -> None:
-    """Refuse a way back by itself: the job that it belongs to has to go on."""
+    """Refuse a way back by itself: the job that it belongs to has to go on; and a job with a trail at an end."""
+    refuse_beside_trail(job, "a cut-over")
     if job.config.load.existing == TAKE_OVER and other is None:
         hint = "anabranch failback FILE, with the file of the job that it is the way back of"
         raise ConfigError("a way back is cut over by another command", job=job.label, hint=hint)

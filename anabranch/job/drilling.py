@@ -37,6 +37,7 @@ from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.trail.reader import TrailReader
 from anabranch.version import __version__
 from anabranch.view.opened import source_of, store_of
+from anabranch.view.refusals import refuse_beside_trail
 from anabranch.view.running import running as parts_of
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Drill:
 
     def run(self, wish: Wish) -> DrillReport:
         """Drill, and remove everything that was made. Raises StateError, NotCaughtUp where the job itself does not follow."""
+        refuse_beside_trail(self.job, "a drill")
         with _alone(self.job), closing(self._shadow()) as shadow:
             self._require_ours(shadow)
             found = self._foreseen(shadow, wish)

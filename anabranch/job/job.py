@@ -343,7 +343,9 @@ class Job(NamedJob):
         with self._named("verify", changes=repair, repair=repair, by_rows=by_rows, tables=" ".join(tables)):
             from anabranch.job.parts import run_verify
             from anabranch.verify.wanted import SEEDS, Sample, Wanted
+            from anabranch.view.refusals import refuse_beside_trail
 
+            refuse_beside_trail(self, "verification")
             seconds = math.inf if budget is None else budget
             drawn = random.randrange(SEEDS) if seed is None else seed
             part = None if sample is None else Sample(sample, drawn)

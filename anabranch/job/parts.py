@@ -27,6 +27,7 @@ from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uui
 from anabranch.view.opened import end_of, require_rows, source_of, spark_home, store_of
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 from anabranch.view.refusals import (
+    refuse_beside_trail,
     refuse_changed_job,
     refuse_in_hop,
     refuse_in_pair,
@@ -239,6 +240,7 @@ def run_watch(
     """Verify a table at a time until stopped, and keep each one's last result at the target."""
     from anabranch.job.keep_verifying import Watch, alone
 
+    refuse_beside_trail(job, "verification")
     require_rows(job)  # a target without them keeps no results
     with Stop() as stop, stop.excused(), waits.in_tasks(), alone(job):
         Watch(job, spark_factory(job, "verify"), patterns, by_rows, share, stop, tell, sample).run()

@@ -22,6 +22,7 @@ from anabranch.verify.display import telling
 from anabranch.verify.wanted import Sample
 from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import value_rules
+from anabranch.view.refusals import refuse_beside_trail
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -38,6 +39,7 @@ def scan(
     """Try the rows of the job's tables, or of those that a pattern fits, at this target. `engine`: used instead of Spark.
     Raises ConfigError for a pattern that is none or fits no table, and for a sample that is no part; the error of an end that
     is away."""
+    refuse_beside_trail(job, "a scan")
     if sample is not None and not 0 < sample.share <= 1:
         raise ConfigError(f"a sample of {sample.share} is no part of the rows", hint="above 0, at most 1: 0.05 is 5%")
     try:

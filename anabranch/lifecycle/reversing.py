@@ -35,6 +35,7 @@ from anabranch.version import __version__
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, require_rows, source_of, store_of
 from anabranch.view.options import source_limits, target_limits
+from anabranch.view.refusals import refuse_beside_trail
 
 if TYPE_CHECKING:
     from anabranch.contracts import RowTarget, SourceConnector
@@ -56,6 +57,7 @@ class Reversed:
 def reversed_job(job: JobView) -> Reversed:
     """Return the job file of the way back. Raises PreflightFailed for what cannot go back, StateError for tables that the
     target does not have yet, ConfigError for a job of several targets."""
+    refuse_beside_trail(job, "a way back")
     if len(job.config.ends) > 1:
         hint = "make a job of its own for the target that takes over"
         raise ConfigError("the job has several targets: it has no one way back", job=job.config.name, hint=hint)

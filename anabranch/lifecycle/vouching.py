@@ -37,7 +37,7 @@ from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, trail_uuid
 from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import log_options, value_rules
-from anabranch.view.refusals import refuse_while_cut_over
+from anabranch.view.refusals import refuse_beside_trail, refuse_while_cut_over
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -63,6 +63,7 @@ def vouch_for(job: JobView, table: TableId, place: str | None, stop: Callable[[]
 
     Raises ConfigError, SchemaError, PreflightFailed where the table cannot stream from there.
     """
+    refuse_beside_trail(job, "streaming without a load")
     refuse_while_cut_over(job)
     if not job.rules.includes(table):
         raise job.rules.not_replicated(table)

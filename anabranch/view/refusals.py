@@ -105,6 +105,17 @@ def refuse_in_hop(job: JobView, what: str, can: bool) -> None:
     )
 
 
+def refuse_beside_trail(job: JobView, what: str) -> None:
+    """Raise ConfigError where a job with a trail at an end is asked for what needs both databases."""
+    if job.config.hop is not None:
+        end = "[target]" if job.config.hop is Hop.CAPTURE else "[source]"
+        raise ConfigError(
+            f"{what} needs both databases, and the job's {end} url is a trail",
+            job=job.config.name,
+            hint="use a job from database to database for it, where both can be reached",
+        )
+
+
 def refuse_others_trail(job: JobView) -> None:
     """Raise StateError where the directory that a capture is to write has the trail of another job, with other tables."""
     found = identity.load(LocalStorage(job.trail)) if job.config.hop is Hop.CAPTURE else None
