@@ -347,8 +347,7 @@ class Job(NamedJob):
 
             refuse_beside_trail(self, "verification")
             seconds = math.inf if budget is None else budget
-            drawn = random.randrange(SEEDS) if seed is None else seed
-            part = None if sample is None else Sample(sample, drawn)
+            part = None if sample is None else Sample(sample, random.randrange(SEEDS) if seed is None else seed)
             return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show, part, max_pause))
 
     def keep_verifying(
