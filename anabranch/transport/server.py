@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +80,7 @@ class Server:
     _links: set[Link] = field(default_factory=set)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
+    _strangers: list[socket.socket] = field(default_factory=list)  # have not said yet who they are; the oldest first
     failure: BaseException | None = None
 
     def run(self) -> None:
@@ -95,6 +97,8 @@ class Server:
                 links = list(self._links)
             for link in links:
                 link.cut()
+            while self._cut_stranger():
+                continue
             for thread in self._threads:
                 thread.join(SECONDS)
         if self.failure is not None:
@@ -107,7 +111,8 @@ class Server:
             self.stop() or threading.Event().wait(0.01)
             return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) >= CONNECTIONS:
+        is_full = len(self._threads) >= CONNECTIONS and not self._cut_stranger()
+        if is_full or len(self._threads) >= 2 * CONNECTIONS:  # those that were cut end in a moment
             log.get().warning("hop_refused", peer=_shown(address), reason=f"{CONNECTIONS} connections are open")
             sock.close()
             return
@@ -121,7 +126,11 @@ class Server:
         try:
             sock.settimeout(SECONDS)
             if self.tls is not None:
-                sock = self.tls.wrap_socket(sock, server_side=True)
+                sock = self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            with self._mutex:
+                self._strangers.append(sock)
+            if isinstance(sock, ssl.SSLSocket):
+                sock.do_handshake()
             link = Link(sock, address)
             with self._mutex:
                 self._links.add(link)
@@ -136,6 +145,7 @@ class Server:
         except BaseException as error:  # noqa: BLE001  the process says it, and ends
             self.failure = error
         finally:
+            self._know(sock)
             if link:
                 with self._mutex:
                     self._links.discard(link)
@@ -144,10 +154,25 @@ class Server:
                 link.close()
             sock.close()
 
+    def _cut_stranger(self) -> bool:
+        """End the connection that has been there for longest without saying who it is; return whether there was one."""
+        with self._mutex:
+            if not self._strangers:
+                return False
+            with suppress(OSError):  # gone by itself
+                socket.socket.shutdown(self._strangers.pop(0), socket.SHUT_RDWR)
+        return True
+
+    def _know(self, sock: socket.socket) -> None:
+        with self._mutex, suppress(ValueError):
+            self._strangers.remove(sock)
+
     def _greeted(self, link: Link) -> None:
         """Serve a peer that may do what it asks for; tell any other why not."""
         try:
-            self.serve(self._caller(link))
+            caller = self._caller(link)
+            self._know(link.sock)
+            self.serve(caller)
         except Refused as refused:
             log.get().warning("hop_refused", peer=link.peer, code=refused.code, reason=refused.message)
             link.say(Kind.REFUSED, refused.head())

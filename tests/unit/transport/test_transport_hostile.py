@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from anabranch.errors import StateError, TrailError
 from anabranch.trail.failures import SYNC_FAILED
+from anabranch.transport import server as servers
 from anabranch.transport.link import LinkLost
 from anabranch.transport.messages import PREFIX, Kind, ProtocolError, decoded
 from anabranch.transport.pump import Pump
 from anabranch.transport.server import Server
 from rigs import trail_source as samples
+from rigs.certificates import Authority
 from unit.transport.conftest import EVERYBODY, begun, pair, write
 
 IDENTITY = {**samples.JOB, "format": 2}
@@ -136,3 +140,24 @@ class _Wrong:
         while caller.link.receive(0.5) is not None:
             if self.kind == Kind.PONG:
                 caller.link.say(Kind.WAITING, {"reason": "x"})
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_strangers_that_say_nothing_keep_nobody_out(way, writer, tmp_path, monkeypatch, secured) -> None:
+    """All places are taken by connections that say nothing: the oldest one makes room for who comes."""
+    monkeypatch.setattr(servers, "CONNECTIONS", 3)
+    tls = Authority(tmp_path / "ca").files("everybody") if secured else None
+    receiver = way.receiver(tls=tls)
+    write(writer, 5)
+    silent = [socket.create_connection(("127.0.0.1", receiver.port)) for _ in range(3)]
+    until = time.monotonic() + 20
+    while len(receiver.server._strangers) < 3:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    pump = way.pump(receiver.port, tls=tls, give_up=0)
+    pump.run(lambda: False, until_caught_up=True)
+    assert pump.state.acknowledged == 5
+    silent[0].settimeout(10)
+    assert silent[0].recv(1) == b""
+    for one in silent:
+        one.close()
