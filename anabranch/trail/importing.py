@@ -80,6 +80,7 @@ class Importer:
             self._lock.close()
             raise
         self._seen: set[int] = set()
+        self._clock = retention.Clock()
         for left in directory.glob(".*.gone") if remove else ():
             clear(left)
 
@@ -122,7 +123,7 @@ class Importer:
         self._noted(manifest, digest)
         self._seen.add(number)
         self._removed(number)
-        retention.drop_old(self._into, KEPT)
+        retention.drop_old(self._into, KEPT, jump=self._clock.jump())
         return manifest
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.errors import StateError, TrailError
+from anabranch.errors import SourceUnavailable, StateError, TrailError
 from anabranch.trail import identity as identities
 from anabranch.trail import published
 from anabranch.trail.format import (
@@ -36,6 +36,9 @@ AHEAD = (
     "the trail was put back from a backup, or the replica is another one's: begin the replica anew in an empty directory,"
     " and load again what was applied from it"
 )
+
+
+OLDER = "start what writes the trail: it finds the end in the files; this goes on by itself then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,15 @@ class Outgoing:
 
     def start(self, held: Held) -> None:
         """Go on behind what a replica has. Raises StateError for one that is ahead of this trail or is of another one,
-        TrailError where something that it needs was dropped or packed."""
+        TrailError where something that it needs was dropped or packed, SourceUnavailable where the files have all that it has
+        and the published end is older: it is not made durable, and is found again by whoever writes the trail."""
         self.close_segment()
         record = self.record()
+        if self._is_end_older(held, record):
+            what = (
+                f"the trail {self.directory} is published up to sequence {record.sequence}, its files and the replica"
+            )
+            raise SourceUnavailable(f"{what} go on behind it (segment {held.file}, byte {held.length})", hint=OLDER)
         names = [name for name in segment_names(self._storage.names()) if name.number <= record.number]
         if held.sequence > record.sequence:
             raise StateError(
@@ -144,6 +153,14 @@ class Outgoing:
         names = segment_names(self._storage.names())
         return names[0].first_whole if names else self.record().sequence + 1
 
+    def behind(self, held: Held) -> int:
+        """Return the sequence that a replica has behind it. An empty one may begin where the trail begins now; so may one that
+        has only the rest of the large transaction in which the trail's first segment begins."""
+        names = segment_names(self._storage.names())
+        name = SegmentName.parse(held.file)
+        is_rest = bool(names) and names[0] == name and held.sequence == names[0].next - 1
+        return self.first() - 1 if name is None or is_rest else held.sequence
+
     def bytes_left(self, held: Held) -> int:
         """Return about how many bytes of segments a replica has not got."""
         name = SegmentName.parse(held.file)
@@ -175,6 +192,26 @@ class Outgoing:
         self._segment, self._name, self._offset = None, None, 0
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _is_end_older(self, held: Held, record: Record) -> bool:
+        """Return whether the replica is behind the published end, and this trail's files have what it has."""
+        name = SegmentName.parse(held.file)
+        if name is None or (name.number, held.length) <= (record.number, record.end):
+            return False
+        if held.file not in self._storage.names():
+            return False
+        try:
+            segment = SegmentReader(self._storage, held.file)
+        except FileNotFoundError:
+            return False
+        try:
+            offset, prefix = held.last
+            frame = _frame_at(segment, offset, segment.size())
+            found = segment.read(0, PREFIX_LENGTH).hex(), segment.read(offset, PREFIX_LENGTH).hex()
+            is_same = frame is not None and offset + frame.length == held.length and found == (held.first, prefix)
+            return is_same or not held.length
+        finally:
+            segment.close()
 
     def _start_history(self, held: Held, record: Record) -> None:
         """Go on behind the replica's history if it is the beginning of this one, else begin with the first byte."""

@@ -60,8 +60,8 @@ class Held:
             raise ValueError("it does not say what it has")
         numbers = (found[name] for name in ("length", "sequence", "published", "history", "history_sum"))
         last = found["last"]
-        is_last = isinstance(last, list) and len(last) == 2 and type(last[0]) is int and isinstance(last[1], str)
-        if not is_last or not all(type(one) is int and 0 <= one < 1 << 63 for one in numbers):
+        is_last = isinstance(last, list) and len(last) == 2 and isinstance(last[1], str)
+        if not is_last or not all(type(one) is int and 0 <= one < 1 << 62 for one in (*numbers, last[0])):
             raise ValueError("what it says that it has is no place of a trail")
         if (
             not isinstance(found["first"], str)
@@ -81,7 +81,7 @@ class TrailReplica:
         self, directory: Path, lock: WriterLock, identity: Identity, limits: retention.RetentionLimits = KEPT
     ) -> None:
         self.directory, self.identity = directory, identity
-        self._lock, self._limits = lock, limits
+        self._lock, self._limits, self._clock = lock, limits, retention.Clock()
         self._storage = LocalStorage(directory)
         self._cell = self._storage.reopen(published.FILE)
         readable = published.opened(self._storage)
@@ -207,7 +207,8 @@ class TrailReplica:
         self._walk.enter(name, self._segment is None, self.directory)
         self._segment = CopiedSegment.make(self._storage, name)
         with suppress(StorageFull):  # the next segment tries it again
-            retention.drop_old(self.directory, self._limits, storage=self._storage)
+            jump = self._clock.jump()
+            retention.drop_old(self.directory, self._limits, jump=jump, storage=self._storage)
 
     def _publish(self) -> None:
         """Move the published end. What it points at is durable."""
@@ -229,18 +230,22 @@ class TrailReplica:
         if record.number and record.segment not in names:
             raise TrailCorrupt(f"segment {record.segment} of {self.directory} is missing", hint=ANEW)
         files = [(name, str(name)) for name in names if name.number >= record.number]
-        for name, file in [*files, *self._parts(names)]:
+        files += self._parts(names)
+        for name, file in files:
             if self._segment:
                 self._segment.leave(self._walk)
             is_published = name.number == record.number
             if not is_published:
                 self._walk.enter(name, self._segment is None, self.directory)
             known = (record.frame, record.end) if is_published else (0, 0)
-            self._segment = CopiedSegment.found(self._storage, name, file, self._walk, *known)
+            is_newest = name == files[-1][0]
+            self._segment = CopiedSegment.found(self._storage, name, file, self._walk, known, is_newest)
 
     def _parts(self, names: list[SegmentName]) -> list[tuple[SegmentName, str]]:
-        """Return the packed segment of which a part came, if it is the newest; others are of nobody."""
-        newest = max((name.number for name in names), default=0)
+        """Return the packed segment of which a part came, if it is the newest. Raises TrailCorrupt for an older one that has
+        not got its name: its transactions are nowhere else."""
+        numbers = {name.number for name in names}
+        newest = max(numbers, default=0)
         found: list[tuple[SegmentName, str]] = []
         for file in self._storage.names():
             if file.endswith(".tmp") and not file.startswith(identities.FILE):
@@ -249,6 +254,8 @@ class TrailReplica:
             name = SegmentName.parse(file.removesuffix(PART)) if file.endswith(PART) else None
             if name and name.number > newest and not found:
                 found.append((name, file))
+            elif name and name.number < newest and name.number not in numbers:
+                raise TrailCorrupt(f"segment {name} of {self.directory} is there only as {file}", hint=ANEW)
             elif name:
                 self._storage.remove(file)
         return found

@@ -10,7 +10,7 @@ import os
 import zlib
 from pathlib import Path
 
-from anabranch.errors import TrailError
+from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.rows.chunk import Part
 from anabranch.trail.failures import syncing, writing
@@ -94,18 +94,24 @@ class CopiedSegment:
 
     @classmethod
     def found(
-        cls, storage: LocalStorage, name: SegmentName, file: str, walk: Walk, frame: int, end: int
+        cls, storage: LocalStorage, name: SegmentName, file: str, walk: Walk, known: tuple[int, int], is_newest: bool
     ) -> CopiedSegment:
-        """Go on with one that is there: whole frames count, and are durable on return. `frame`, `end`: offsets of the last
-        frame that is known to be whole and behind it; 0 and 0 where none is."""
+        """Go on with one that is there: whole frames count, and are durable on return. `known`: offsets of the last frame that
+        is known to be whole and behind it; 0 and 0 where none is. The newest is cut where frames stop being right: after a
+        power failure any of its bytes may be missing. Raises TrailCorrupt for others: they were whole before it was begun."""
+        frame, end = known
         found = cls(storage, name, file, storage.reopen(file))
         found.length, found.checked = found._reader.size(), end
         if end:
             check_segment(storage, found._reader, name, is_opened=False)
             found.first = found._reader.read(0, PREFIX_LENGTH).hex()
             found.last = frame, found._reader.read(frame, PREFIX_LENGTH).hex()
-        found._walk_on(walk)
-        if found.length > found.checked:
+        try:
+            found._walk_on(walk)
+        except TrailCorrupt:
+            if not is_newest:
+                raise
+        if is_newest and found.length > found.checked:
             os.truncate(storage.path(file), found.checked)
             found.length = found.checked
         found._is_synced = False
@@ -134,18 +140,19 @@ class CopiedSegment:
             raise self._reader.damage(self.checked, "a frame must begin here, and its checksum is wrong", AGAIN)
 
     def leave(self, walk: Walk) -> None:
-        """Check that nothing is missing, make it durable, and give a packed one its name."""
+        """Check that nothing is missing, make it durable, and give a packed one its name. Raises StorageFull: leave again."""
         self.check(walk)
         if self.length - self.checked not in (0, TRAILER_LENGTH * self._is_sealed):
             what = f"{self.length - self.checked} bytes at the end are no frame"
             raise self._reader.damage(self.checked, what, AGAIN)
         self.sync()
-        self.close()
-        self.is_left = True
         if self._file != self.name_text:
             with writing(f"segment {self.name}"):
                 self._storage.rename(self._file, self.name_text)
+            self._file = self.name_text
             reach("trail.replica.packed")
+        self.is_left = True
+        self.close()
 
     def sync(self) -> None:
         if not self._is_synced:

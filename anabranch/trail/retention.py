@@ -321,7 +321,9 @@ def _load(storage: Storage, name: str) -> Registered | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):
-        return Registered(name, 0, "reader", 0.0, 0)  # lost with the power: holds everything until registered again
+        return Registered(
+            name, 0, COPY, 0.0, 0
+        )  # lost with the power: holds everything, unpacked, until registered again
 
 
 def _file(name: str) -> str:

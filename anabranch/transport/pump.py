@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import log
-from anabranch.errors import AnabranchError, StateError, TargetError, TargetUnavailable, TrailError
+from anabranch.errors import AnabranchError, SourceUnavailable, StateError, TargetError, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail import retention
 from anabranch.trail.format import SegmentName
@@ -77,7 +77,8 @@ class Pump:
         """Send until `stop` says so, or, with `until_caught_up`, until all that is published is durable at the next store.
 
         Raises TargetError where the next hop refuses the trail, StateError where its replica is not of this trail, TrailError,
-        TargetUnavailable where the way is gone for longer than `give_up` seconds (None: it is tried for ever)."""
+        TargetUnavailable where the way is gone for longer than `give_up` seconds (None: it is tried for ever),
+        SourceUnavailable where the trail's published end is older than its files for as long."""
         pause, since = FIRST_PAUSE, time.monotonic()
         with Outgoing(self.directory) as outgoing:
             self._register(outgoing)
@@ -86,12 +87,8 @@ class Pump:
                 try:
                     if session.run():
                         return
-                except (
-                    LinkLost,
-                    ProtocolError,
-                    FileNotFoundError,
-                ) as error:  # the last: packed or dropped since the look
-                    if stop():
+                except (LinkLost, ProtocolError, SourceUnavailable, FileNotFoundError) as error:
+                    if stop():  # a file that is not found was packed or dropped since the look
                         break
                     if session.was_welcome:
                         pause, since = FIRST_PAUSE, time.monotonic()
@@ -123,6 +120,8 @@ class Pump:
         self.state.state, self.state.error = f"waiting: {error}", str(error)
         self.note()
         if self._give_up is not None and time.monotonic() - since > self._give_up:
+            if isinstance(error, SourceUnavailable):
+                raise error
             raise TargetUnavailable(str(error), hint="check the next hop and the way to it") from error
 
     def _sleep(self, seconds: float, stop: Callable[[], bool]) -> None:
@@ -211,17 +210,24 @@ class _Session:
             raise ProtocolError(f"{self._link.peer} answers with a message of kind {answer.kind}")
         held = _held(answer)
         self._link.trust()
-        retention.register_copy(pump.directory, reader_name(pump.name), self._from(held))
-        self._outgoing.start(held)
+        self._start(held)
         self.was_welcome = True
         self._state.state, self._state.error = "sending", ""
         self._state.acknowledged, self._held = held.sequence, held
         log.get().info("hop_begun", trail=pump.trail, to=self._link.peer, sequence=held.sequence)
         reach("pump.welcome")
 
-    def _from(self, held: Held) -> int:
-        """Return the sequence that is behind the replica. An empty one may begin where the trail begins now."""
-        return held.sequence if held.file else self._outgoing.first() - 1
+    def _start(self, held: Held) -> None:
+        """Go on behind what the replica has, and register that: going back before anything is read, else only once it is seen
+        that the replica is of this trail, for until then what is registered keeps what it may need."""
+        directory, name, behind = self._pump.directory, reader_name(self._pump.name), self._outgoing.behind(held)
+        known = retention.readers(directory).get(name)
+        is_kept = known is not None and known.kind == retention.COPY and known.sequence < behind
+        if not is_kept:
+            retention.register_copy(directory, name, behind)
+        self._outgoing.start(held)
+        if is_kept:
+            retention.register_copy(directory, name, behind)
 
     def _refused(self, answer: Message) -> None:
         message = f"{self._link.peer} refuses the trail {self._pump.trail!r}: {answer.head.get('message')}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch import failpoints
-from anabranch.errors import StateError, StorageFull, TrailCorrupt, TrailError
+from anabranch.errors import SourceUnavailable, StateError, StorageFull, TrailCorrupt, TrailError
 from anabranch.trail import pack, retention
-from anabranch.trail.format import PREFIX_LENGTH
+from anabranch.trail.format import PREFIX_LENGTH, segment_names
 from anabranch.trail.identity import Identity
 from anabranch.trail.outgoing import HistoryPiece, Outgoing
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.replica import Held, TrailReplica, hops_of
 from anabranch.trail.replica_files import LoadFile, LoadFilesCopy, load_files
+from anabranch.trail.segment import SegmentReader
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source as samples
@@ -358,3 +361,161 @@ def test_files_of_a_load_get_their_names_when_they_are_whole_the_manifest_last(t
 def test_what_a_peer_has_is_checked(wrong: Any) -> None:
     with pytest.raises(ValueError):
         Held.from_json(wrong)
+
+
+def packed(directory: Path) -> list[str]:
+    """Make a trail of 60 transactions whose former segments are packed; return their names."""
+    writer = open_writer(directory, segment_bytes=30_000)
+    writer.heartbeat(samples.mark(0))
+    write(writer, 60)
+    writer.close()
+    return pack.pack_all(directory)
+
+
+def test_a_packed_segment_that_cannot_get_its_name_for_want_of_room_gets_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert packed(tmp_path / "a")
+    rename, refused = LocalStorage.rename, list[str]()
+
+    def full_once(self: LocalStorage, old: str, new: str) -> None:
+        if old.endswith(".part") and old not in refused:
+            refused.append(old)
+            raise OSError(errno.ENOSPC, "full")
+        rename(self, old, new)
+
+    monkeypatch.setattr(LocalStorage, "rename", full_once)
+    outgoing = Outgoing(tmp_path / "a")
+    replica = TrailReplica.open(tmp_path / "b", outgoing.identity)
+    outgoing.start(replica.held)
+    for piece in outgoing.pieces():
+        if isinstance(piece, HistoryPiece):
+            replica.add_history(piece.offset, piece.data)
+            continue
+        count = len(refused)
+        try:
+            replica.append(piece.name, piece.offset, piece.data)
+        except StorageFull:
+            assert len(refused) == count + 1
+            replica.flush()
+            replica.append(piece.name, piece.offset, piece.data)
+    assert refused and replica.flush().published == 60
+    replica.close()
+    outgoing.close()
+    TrailReplica.open(tmp_path / "b").close()
+    assert rows(tmp_path / "b") == rows(tmp_path / "a")
+
+
+def test_a_packed_segment_without_its_name_behind_which_others_came_is_kept_and_refused(tmp_path: Path) -> None:
+    name = packed(tmp_path / "a")[0].replace(".segment", ".packed")
+    copied(tmp_path / "a", tmp_path / "b")
+    part = tmp_path / "b" / f"{name}.part"
+    (tmp_path / "b" / name).rename(part)
+    with pytest.raises(TrailCorrupt, match=rf"{name} of .* is there only as {name}\.part"):
+        TrailReplica.open(tmp_path / "b")
+    assert part.exists()
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 6_000])
+def test_bytes_behind_the_published_end_that_never_reached_the_disk_are_cut_off_and_sent_again(
+    tmp_path: Path, segment_bytes: int
+) -> None:
+    writer = open_writer(tmp_path / "a", segment_bytes=segment_bytes)
+    write(writer, 3)
+    copied(tmp_path / "a", tmp_path / "b")
+    write(writer, 40)
+    outgoing = Outgoing(tmp_path / "a")
+    replica = TrailReplica.open(tmp_path / "b", outgoing.identity)
+    outgoing.start(replica.held)
+    give(outgoing, replica)
+    replica.close()
+    file = max(file.name for file in (tmp_path / "b").glob("*.segment"))
+    segment = SegmentReader(LocalStorage(tmp_path / "b"), file)
+    frames = [(at, frame) for at, frame, _ in segment.frames_as_written(0, segment.size()) if frame.body_length]
+    at, frame = frames[-2]
+    with (tmp_path / "b" / file).open("r+b") as damaged:
+        damaged.seek(at + PREFIX_LENGTH + frame.head_length)
+        damaged.write(bytes(frame.body_length))
+    with TrailReplica.open(tmp_path / "b") as again:
+        assert (again.held.file, again.held.length) == (file, at)
+    assert copied(tmp_path / "a", tmp_path / "b").published == 43
+    writer.close()
+    outgoing.close()
+    copied(tmp_path / "a", tmp_path / "b")
+    assert rows(tmp_path / "b") == rows(tmp_path / "a")
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_an_end_of_the_trail_that_went_back_with_the_power_is_waited_for(tmp_path: Path, count: int) -> None:
+    writer = open_writer(tmp_path / "a", segment_bytes=6_000)
+    write(writer, 5)
+    before = (tmp_path / "a" / "published").read_bytes()
+    write(writer, count)
+    copied(tmp_path / "a", tmp_path / "b")
+    writer.close()
+    (tmp_path / "a" / "published").write_bytes(before)
+    with pytest.raises(SourceUnavailable, match="published up to sequence 5, its files and the replica go on"):
+        copied(tmp_path / "a", tmp_path / "b")
+    writer = open_writer(tmp_path / "a", segment_bytes=6_000)
+    write(writer, 1)
+    writer.close()
+    assert copied(tmp_path / "a", tmp_path / "b").published == 5 + count + 1
+    assert rows(tmp_path / "b") == rows(tmp_path / "a")
+
+
+def test_a_copy_whose_note_was_lost_with_the_power_still_keeps_segments_from_being_packed(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "a", segment_bytes=30_000)
+    write(writer, 100)
+    copied(tmp_path / "a", tmp_path / "b", 10_000)
+    retention.register_copy(tmp_path / "a", "pump", 0)
+    (note,) = (tmp_path / "a" / "readers").glob("pump*")
+    note.write_bytes(b"")
+    assert pack.pack_all(tmp_path / "a") == []
+    assert copied(tmp_path / "a", tmp_path / "b").published == 100
+    writer.close()
+
+
+def test_a_clock_that_is_set_ahead_drops_nothing_of_a_replica_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = open_writer(tmp_path / "a", segment_bytes=6_000)
+    write(writer, 60)
+    copied(tmp_path / "a", tmp_path / "b")
+    retention.register(tmp_path / "b", "apply", 0)
+    retention.advance(tmp_path / "b", "apply", 60)
+    outgoing = Outgoing(tmp_path / "a")
+    replica = TrailReplica.open(tmp_path / "b", outgoing.identity)
+    outgoing.start(replica.held)
+    write(writer, 40)
+    give(outgoing, replica)
+    replica.flush()
+    before = set(segment_names(os.listdir(tmp_path / "b")))
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + 90_000)
+    write(writer, 40)
+    give(outgoing, replica)
+    assert replica.flush().published == 140
+    assert before <= set(segment_names(os.listdir(tmp_path / "b")))
+    replica.close()
+    outgoing.close()
+    writer.close()
+
+
+def test_a_replica_with_the_rest_of_a_large_transaction_alone_begins_where_the_trail_begins(tmp_path: Path) -> None:
+    open_writer(tmp_path / "a", segment_bytes=3_000).close()
+    writer = open_writer(tmp_path / "a", segment_bytes=3_000)
+    write(writer, 120)
+    writer.close()
+    names = segment_names(os.listdir(tmp_path / "a"))
+    first = next(name for name in names if name.fragments)
+    for name in names[: names.index(first)]:
+        (tmp_path / "a" / str(name)).unlink()
+    length = (tmp_path / "a" / "history").stat().st_size
+    held = copied(tmp_path / "a", tmp_path / "b", length + 100)
+    assert held.file == str(first)
+    with Outgoing(tmp_path / "a") as outgoing:
+        assert outgoing.behind(held) == outgoing.first() - 1 == held.sequence + 1
+        assert outgoing.behind(Held()) == outgoing.first() - 1
+    held = copied(tmp_path / "a", tmp_path / "b")
+    with Outgoing(tmp_path / "a") as outgoing:
+        assert outgoing.behind(held) == held.sequence == 120

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import time
 from typing import Any
@@ -9,9 +11,11 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import StateError, TargetError, TargetUnavailable
+from anabranch.errors import SourceUnavailable, StateError, TargetError, TargetUnavailable
 from anabranch.trail import retention
-from anabranch.trail.replica import hops_of
+from anabranch.trail.format import segment_names
+from anabranch.trail.outgoing import HistoryPiece, Outgoing
+from anabranch.trail.replica import Held, TrailReplica, hops_of
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport import hop_state, server
 from anabranch.transport.bandwidth import Limiter
@@ -235,3 +239,55 @@ def test_nobody_who_answers_is_waited_for_without_an_end(way, writer):
     finally:
         module.GREETING = greeting
         silent.close()
+
+
+def test_a_replica_of_a_later_trail_leaves_the_registration_of_a_restored_one_as_it_is(way, writer, tmp_path):
+    write(writer, 5)
+    shutil.copytree(tmp_path / "a", tmp_path / "old")
+    write(writer, 20)
+    receiver = way.receiver()
+    way.pump(receiver.port).run(never, until_caught_up=True)
+    retention.register_copy(tmp_path / "old", "pump pump", 2)
+    with pytest.raises(StateError, match="has come to sequence 25"):
+        way.pump(receiver.port, source="old").run(never, until_caught_up=True)
+    assert retention.readers(tmp_path / "old")["pump pump"].sequence == 2
+
+
+def test_a_pump_waits_for_an_end_of_its_trail_that_went_back_with_the_power(way, tmp_path, running):
+    writer = begun(tmp_path / "a")
+    write(writer, 5)
+    before = (tmp_path / "a" / "published").read_bytes()
+    write(writer, 5)
+    writer.close()
+    receiver = way.receiver()
+    way.pump(receiver.port).run(never, until_caught_up=True)
+    (tmp_path / "a" / "published").write_bytes(before)
+    with pytest.raises(SourceUnavailable, match="published up to sequence 5"):
+        way.pump(receiver.port, give_up=0.0).run(never)
+    pump = way.pump(receiver.port)
+    running(pump)
+    wait_for(lambda: "published up to sequence 5" in pump.state.state)
+    begun(tmp_path / "a").close()
+    wait_for(lambda: pump.state.acknowledged == 10 and pump.state.state == "sending")
+
+
+def test_a_cut_in_a_trail_that_begins_inside_a_large_transaction_is_gone_on_from(way, tmp_path):
+    writer = begun(tmp_path / "a", segment_bytes=3_000)
+    write(writer, 120)
+    writer.close()
+    names = segment_names(os.listdir(tmp_path / "a"))
+    first = next(name for name in names if name.fragments)
+    for name in names[: names.index(first)]:
+        (tmp_path / "a" / str(name)).unlink()
+    (tmp_path / "receiver").mkdir()
+    with Outgoing(tmp_path / "a") as outgoing:
+        outgoing.start(Held())
+        with TrailReplica.open(tmp_path / "receiver" / "shop", outgoing.identity, hops=("pump", "receiver")) as replica:
+            for piece in outgoing.pieces():
+                if isinstance(piece, HistoryPiece):
+                    replica.add_history(piece.offset, piece.data)
+                    continue
+                replica.append(piece.name, piece.offset, piece.data[:100])
+                break
+    way.pump(way.receiver().port).run(never, until_caught_up=True)
+    assert rows(tmp_path / "receiver" / "shop") == rows(tmp_path / "a")
