@@ -8,6 +8,7 @@ https://dev.mysql.com/doc/refman/8.0/en/locking-functions.html · https://dev.my
 
 from __future__ import annotations
 
+import hashlib
 import time
 
 import pymysql
@@ -56,8 +57,9 @@ def end_holder(connection: Connection, name: str) -> None:
 
 
 def applier_name(job: str, owner: str, number: int) -> str:
-    """Return the name of a session of an owner beside the writer's own, and of its lock."""
-    return session_name(job, f"{owner}.{number}")
+    """Return the name of a session of an owner beside the writer's own, and of its lock. Owners have names as long as a lock's
+    may be, so a digest stands for owner and number."""
+    return session_name(job, hashlib.sha256(f"{owner}.{number}".encode()).hexdigest()[:32])
 
 
 def end_holders(connection: Connection, job: str, owner: str) -> None:
