@@ -131,7 +131,7 @@ def _schema(number: int) -> TableSchema:
 
 @dataclass
 class Steps:
-    """What is printed, a line for each step."""
+    """Keep what each step took, and print a line for it."""
 
     lines: list[tuple[str, float, float, str]] = field(default_factory=list)
 
@@ -248,7 +248,7 @@ class _Nothing:
 
 
 def resident_mb() -> float:
-    """Of this process."""
+    """Return the figure of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return float(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024
 

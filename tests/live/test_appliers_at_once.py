@@ -116,7 +116,7 @@ def test_rule_22_a_later_one_that_has_what_an_earlier_one_wants_is_undone(
 
 
 def test_rule_22_at_a_mysql_too_nobody_waits_for_ever(carried: Carried) -> None:
-    """Of two that meet in a unique value the later one may come first: the earlier one is refused what it wants."""
+    """Undo the later of two that meet in a unique value, where it came first: the earlier one is refused what it wants."""
     steps: Transactions = [[insert(item(1, 1))], [("items", "d", item(1, 1))], [insert(item(2, 1))]]
     carried.apply(*[one for _ in range(5) for one in [*steps, [("items", "d", item(2, 1))]]])
     assert list(carried.database.query("SELECT id FROM items")) == [] and carried.checkpoint == 20

@@ -107,7 +107,7 @@ class Window:
                 found.fill(value)
 
     def text(self) -> str:
-        """What the main part says."""
+        """Return the text of the main part."""
         return self.page.inner_text("main")
 
     def walk_by_keyboard(self) -> None:

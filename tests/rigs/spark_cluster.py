@@ -75,7 +75,7 @@ class SparkCluster:
         wait_until(lambda: len(self.alive()) == workers or None, SOON, f"{workers} workers", lambda: str(self.state()))
 
     def state(self) -> dict[str, Any]:
-        """What the master's page says, as JSON."""
+        """Read the master's page, as JSON."""
         with urllib.request.urlopen(f"{self.page.rstrip('/')}/json/", timeout=SOON) as answer:
             found: dict[str, Any] = json.load(answer)
             return found

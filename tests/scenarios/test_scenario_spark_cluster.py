@@ -79,7 +79,7 @@ class OnCluster:
         self.cluster.add_worker()
 
     def assert_keeps_secrets(self) -> None:
-        """What Spark writes down of the applications has no password: plans, settings, environment, messages of tasks."""
+        """Look for passwords in what Spark writes down of the applications: plans, settings, environment, messages of tasks."""
         told = [path for path in self.events.rglob("*") if path.is_file()]
         told += [path for path in self.cluster.directory.rglob("*") if path.name in ("stderr", "stdout")]
         assert told

@@ -92,7 +92,7 @@ def test_contract_names_on_the_page_are_spark_s(known: set[str]) -> None:
 
 
 def is_of_a_family(name: str, known: set[str]) -> bool:
-    """Those whose last parts somebody chooses: `spark.executorEnv.NAME`."""
+    """Return settings whose last parts somebody chooses: `spark.executorEnv.NAME`."""
     return any(name.startswith(one) for one in families(known))
 
 

@@ -159,13 +159,13 @@ def test_a_command_line_that_cannot_be_meant_ends_with_2(home, writer, call, mon
 
 def test_amounts_and_times():
     for text, wanted in (("64MB", 64 << 20), ("1 gb", 1 << 30), ("10kB", 10240)):
-        assert parcels._amount(parcels.UNITS, "")(None, None, text) == wanted  # type: ignore[arg-type]
+        assert parcels._amount(parcels.UNITS, "")(None, None, text) == wanted  # type: ignore[arg-type]  # no command is there
     for text, wanted in (("10m", 600), ("30s", 30), ("1h", 3600), ("2d", 172800)):
-        assert parcels._amount(parcels.SECONDS, "")(None, None, text) == wanted  # type: ignore[arg-type]
+        assert parcels._amount(parcels.SECONDS, "")(None, None, text) == wanted  # type: ignore[arg-type]  # no command is there
 
 
 def test_both_sides_go_on_until_they_are_asked_to_stop(home, writer):
-    """What is written at the one place comes to the other by itself; Ctrl-C ends each with 0, with nothing half done."""
+    """Follow and watch: what is written here comes there by itself; Ctrl-C ends each with 0, with nothing half done."""
     out, replica = home / "out", home / "replica"
     out.mkdir()
     environment = {**os.environ, "ANABRANCH_HOME": str(home)}

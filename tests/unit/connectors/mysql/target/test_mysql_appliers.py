@@ -78,7 +78,7 @@ def applier(server: Server) -> MysqlApplier:
     def altered(stages: Any, table: TargetTable) -> str:
         return "" if server.spelled == "varchar" else f"column a is {server.spelled} now"
 
-    connect: Callable[[], Any] = lambda: server  # noqa: E731
+    connect: Callable[[], Any] = lambda: server  # noqa: E731  its type is said
     made = MysqlApplier(connect, "shop", "me.0", "stop", altered)
     made._stages = server.stages
     return made
