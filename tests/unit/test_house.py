@@ -38,6 +38,7 @@ PLAIN = (
     "rules",
     "spark",
     "state",
+    "stores",
     "trail",
     "transport",
     "verify",
