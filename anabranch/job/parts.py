@@ -171,7 +171,7 @@ def run_load(
     """Run a load in this process. `engine`: used instead of Spark."""
     from anabranch.job.preflight import preflight_report
     from anabranch.lifecycle.beginning_changes import begin_changes
-    from anabranch.lifecycle.hopping import await_load, note_source, refuse_other_values
+    from anabranch.lifecycle.hopping import await_load, await_trail, note_source, refuse_other_values
     from anabranch.lifecycle.loading import Loading
     from anabranch.lifecycle.loading_one import LoadingOne
 
@@ -191,7 +191,8 @@ def run_load(
             _await_trail(job, stop)
             note_source(job)
         else:
-            await_load(job, stop, LoadWatcher(state).waiting)
+            wait = await_trail if table is None else await_load  # a whole load goes with the one there
+            wait(job, stop, LoadWatcher(state).waiting)
             refuse_other_values(job)
         if not stop.asked():
             if job.config.keeps_changes:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 POLL_S = 0.2
+THERE = "for the load at the source's site"
 Tell = Callable[[str, Waiting | AnabranchError], None]
 
 
@@ -70,16 +71,17 @@ def await_trail(job: JobView, stop: Waits, tell: Tell) -> None:
 
 def await_load(job: JobView, stop: Waits, tell: Tell) -> None:
     """Wait until the trail has all rows of the load at the source's site, or until stopped."""
-    _await(lambda: _missing(job) or _unread(job), stop, tell)
+    _await(lambda: _missing(job) or ("" if has_whole_load(job) else THERE), stop, tell)
+
+
+def has_whole_load(job: JobView) -> bool:
+    """Return whether the load at the source's site has ended: no manifest of a first load comes any more."""
+    return manifests.parked(job.trail) is not None
 
 
 def _missing(job: JobView) -> str:
     is_there = has_begun(job.trail) and facts.load(job.trail) is not None
     return "" if is_there else f"for the job that captures into {job.trail}"
-
-
-def _unread(job: JobView) -> str:
-    return "for the load at the source's site" if manifests.parked(job.trail) is None else ""
 
 
 def _await(missing: Callable[[], str], stop: Waits, tell: Tell) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from anabranch import log
@@ -11,9 +12,11 @@ from anabranch.contracts import TargetStore
 from anabranch.errors import TablesParked, ValueRefused
 from anabranch.failpoints import reach
 from anabranch.lifecycle.beginning import prepare_target
+from anabranch.lifecycle.hopping import POLL_S, THERE, has_whole_load
 from anabranch.lifecycle.load_refusals import may_lack
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
+from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.parked_reasons import DROPPED, tells_dropped
 from anabranch.model.position import Position
@@ -21,6 +24,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState, heard_of, park
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
+from anabranch.trail_end import manifests
 from anabranch.view.definitions import definitions, is_asked_for, parked_because, parked_in_trail
 
 if TYPE_CHECKING:
@@ -33,19 +37,54 @@ class Loading(Copying):
 
     def all_tables(self) -> None:
         """Load what was never loaded, or whose load was interrupted. Nothing to do is no error."""
+        if not self.job.captures:
+            self._beside_the_other()
+            if self.stop():
+                return
+        self._all_or(None)
+        reach("load.done")
+        self._hand_on()
+        retention.unregister(self.job.trail, self.job.names.load)
+
+    def _beside_the_other(self) -> None:
+        """Load tables whose rows are all in the trail, until the load at the source's site has ended; or until stopped.
+
+        What cannot be loaded yet is left to the end: only then is it known that the other site brings no more of it."""
+        loaded: frozenset[str] = frozenset()
+        while not (self.stop() or has_whole_load(self.job)):
+            found = manifests.listed(self.job.trail)
+            if found != loaded:
+                self._all_or(self._recorded)
+                loaded = found
+            self.watcher.waiting(f"{THERE}: {len(found)} tables of it are here", Waiting.CAPTURE)
+            time.sleep(POLL_S)
+
+    def _recorded(self, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
+        """Return the tables whose rows the trail has, by the definition that is in force."""
+        found = set()
+        with closing(self.source.snapshot()) as snapshot:
+            for table, schema in schemas.items():
+                with suppress(ValueRefused):
+                    snapshot.bounds(schema, 1)
+                    found.add(table)
+        return found
+
+    def _all_or(self, some: Callable[[Mapping[TableId, TableSchema]], set[TableId]] | None) -> None:
+        """Load all tables that are open, or those that `some` finds among them."""
         schemas = definitions(self.job)
         with closing(self.target.store()) as store:
             prepare_target(self.job, store)
             self.job.rules.targets(schemas)
             states = self._begin(store, schemas)
             self._leave_parked(store, states, schemas)
+            if some is None and not self.job.captures:
+                self._leave_unrecorded(store, states, schemas)
         schemas = {table: schema for table, schema in schemas.items() if table in states}
-        if any(states[table].is_open for table in schemas):
+        is_open = {table: schema for table, schema in schemas.items() if states[table].is_open}
+        ready = set(is_open) if some is None else some(is_open)
+        if ready:
             self.watcher.begins()
-            self._load(schemas, states)
-        reach("load.done")
-        self._hand_on()
-        retention.unregister(self.job.trail, self.job.names.load)
+            self._load(schemas, states, ready)
 
     def _hand_on(self) -> None:
         """Hold the trail until this target's apply has registered, where another target's reads it already."""
@@ -113,8 +152,6 @@ class Loading(Copying):
         self._leave_altered(store, states, schemas)
         if self._shares_trail:
             self._leave_parked_elsewhere(store, states)
-        if not self.job.captures:
-            self._leave_unrecorded(store, states, schemas)
 
     @property
     def _shares_trail(self) -> bool:
@@ -158,16 +195,22 @@ class Loading(Copying):
         store.states.forget_table(self.name, state)
         retention.unregister(self.job.trail, self.job.names.table(state.source))
 
-    def _load(self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState]) -> None:
-        """Load level after level: the table between tells what a cascade does to grandchildren (load/order.py).
+    def _load(
+        self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState], ready: Collection[TableId]
+    ) -> None:
+        """Load what is `ready`, level after level: the table between tells what a cascade does to grandchildren
+        (load/order.py). A level waits for all of the one before it, tables of one moment for each other.
 
         What a table demands follows from all tables, also from those that are loaded already.
         """
         for level in self._demands(schemas):
             if self.stop():
                 return
-            todo = [d for d in level if states[d.table].is_open]
+            left = [d for d in level if states[d.table].is_open]
+            todo = [d for d in left if all(t in ready for t in {d.table, *d.together} if states[t].is_open)]
             self._load_level([self._load_table(schemas[d.table], d, states[d.table], schemas) for d in todo])
+            if len(todo) < len(left):
+                return
 
     def _load_table(
         self,

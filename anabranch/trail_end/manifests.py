@@ -8,6 +8,7 @@ here: the files of rows (chunk_files.py), the load that is under way (ledger.py)
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -23,6 +24,7 @@ from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
 
 FOLDER = "load"
+FILE = "manifest.json"
 COMPLETE = f"{FOLDER}/complete.json"
 FORMAT = 1
 LONGEST = 200  # characters of a folder's name
@@ -73,7 +75,7 @@ def folder(table: TableId) -> str:
 
 
 def file_of(table: TableId) -> str:
-    return f"{folder(table)}/manifest.json"
+    return f"{folder(table)}/{FILE}"
 
 
 def save(trail: Path, manifest: Manifest) -> None:
@@ -100,6 +102,16 @@ def load(trail: Path, table: TableId) -> Manifest | None:
         return Manifest(table, int(data["generation"]), int(data["version"]), tuple(data["columns"]), chunks)
     except (ValueError, KeyError, TypeError) as error:
         raise TrailCorrupt(f"{trail / file_of(table)} cannot be read: {error}", hint=AGAIN) from None
+
+
+def listed(trail: Path) -> frozenset[str]:
+    """Return the files of all manifests that are there, as paths below the trail. Cheap: none of them is read."""
+    try:
+        folders = [one.name for one in os.scandir(trail / FOLDER) if one.is_dir()]
+    except FileNotFoundError:
+        return frozenset()
+    files = (f"{FOLDER}/{name}/{FILE}" for name in folders)
+    return frozenset(name for name in files if (trail / name).exists())
 
 
 def complete(trail: Path, parked: Mapping[TableId, str]) -> None:

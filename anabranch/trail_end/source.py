@@ -165,7 +165,7 @@ class TrailSourceChecks:
             return [CheckResult("source.trail", CheckVerdict.FAILED, error.message, error.hint)]
         found = [CheckResult("source.trail", CheckVerdict.OK, f"the trail {self._trail} is of a {kind}://")]
         if left_out is None:
-            text = "the load at the source's site has not ended: the load here waits for it"
+            text = "the load at the source's site has not ended: the load here takes each table once all of it is there"
             found.append(
                 CheckResult("source.load", CheckVerdict.WARNING, text, "anabranch status JOB says there how far it is")
             )

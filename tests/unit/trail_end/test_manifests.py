@@ -20,8 +20,9 @@ WHOLE = Manifest(TABLE, 2, 5, ("id", "name"), (CHUNK,))
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    assert manifests.load(tmp_path, TABLE) is None
+    assert manifests.load(tmp_path, TABLE) is None and not manifests.listed(tmp_path)
     manifests.save(tmp_path, WHOLE)
+    assert manifests.listed(tmp_path) == {manifests.file_of(TABLE)}
     assert manifests.load(tmp_path, TABLE) == WHOLE
     assert WHOLE.rows == 3
 
