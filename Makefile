@@ -44,7 +44,7 @@ JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: 
   collected fetched part-unit part-servers part-beside part-python
 
 help:
-	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
+	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever", "--scenario dmz")'
 	@echo 'make test         everything that CI runs; starts its own MariaDB, MySQL and PostgreSQL'
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9, on clusters and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'

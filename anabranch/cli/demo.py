@@ -12,10 +12,10 @@ from anabranch.cli.options import Verb, log_level
 @click.command(cls=Verb)
 @click.option(
     "--scenario",
-    type=click.Choice(["follow", "cutover"]),
+    type=click.Choice(["follow", "cutover", "dmz"]),
     default="follow",
     metavar="NAME",
-    help="follow (the default); cutover: there and back",
+    help="follow (the default); cutover: there and back; dmz: over hops",
 )
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, metavar="N", help="How long to stream."
@@ -46,10 +46,11 @@ from anabranch.cli.options import Verb, log_level
 )
 @log_level("warning")
 def demo(scenario: str, seconds: float, forever: bool, keep: bool, rate: float, source: str, target: str) -> None:
-    """Show it all on two private servers: load, follow, verify; or cut over, and return.
+    """Show it all on two private servers: load, follow, verify; or cut over, and return; or over a DMZ.
 
     Starts them, loads and follows a lively shop, verifies, and leaves nothing running. With --scenario cutover the shop's
-    writer is led to the target and back, which takes some minutes; --seconds and --forever have no meaning there.
+    writer is led to the target and back, which takes some minutes; --seconds and --forever have no meaning there. With
+    --scenario dmz the shop goes through capture, pump, router, receiver and apply, and the router is killed in the middle.
 
     The first Ctrl-C ends the streaming early and verifies; the second stops at once.
     """

@@ -21,12 +21,17 @@ class Child:
     """A process that is started at once, in a session of its own: a Ctrl-C at the terminal is for the demo alone."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], stdout: int | IO[Any] | None = None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        stdout: int | IO[Any] | None = None,
+        stderr: int | IO[Any] | None = None,
     ) -> None:
         self.process = subprocess.Popen(
             [*_dies_with_us(), *command],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
+            stderr=stderr,
             env={**os.environ, **environment},
             start_new_session=True,
         )

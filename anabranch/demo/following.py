@@ -55,7 +55,7 @@ def follow(
             is_well()
             time.sleep(TICK)
         streaming = time.monotonic()
-        with _first_interrupt() as interrupted, LatencyWatch(target.database, WORKERS) as watch:
+        with first_interrupt() as interrupted, LatencyWatch(target.database, WORKERS) as watch:
             while not interrupted.wait(TICK) and (seconds is None or time.monotonic() < streaming + seconds):
                 is_well()
                 watch.check()
@@ -95,7 +95,7 @@ def _drain(progress: Progress, is_well: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _first_interrupt() -> Iterator[Request]:
+def first_interrupt() -> Iterator[Request]:
     """Provide a request that the first Ctrl-C makes; the next one is a KeyboardInterrupt again."""
     asked = Request()
     before = signal.getsignal(signal.SIGINT)

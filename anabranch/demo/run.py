@@ -18,6 +18,8 @@ from pathlib import Path
 from anabranch.demo import place, shop
 from anabranch.demo.child import Child
 from anabranch.demo.following import follow
+from anabranch.demo.moving import across_a_dmz
+from anabranch.demo.moving_summary import MovedSummary
 from anabranch.demo.pipeline import Pipeline
 from anabranch.demo.summary import Summary
 from anabranch.demo.switching import SwitchSummary, there_and_back
@@ -46,8 +48,8 @@ FINDERS: dict[str, Callable[[], object]] = {
     "mariadb": lambda: packages.find_mariadb(),
     "mysql": lambda: packages.find_mysql(),
 }
-SCENARIOS = FOLLOW, CUTOVER = "follow", "cutover"
-DRIVERS = ("pymysql", "psycopg", "pyspark")
+SCENARIOS = FOLLOW, CUTOVER, DMZ = "follow", "cutover", "dmz"
+DRIVERS = ("pymysql", "psycopg", "pyspark", "cryptography")
 MAKE_ARCHIVE = "from anabranch.testing.class_archive import environment; environment()"
 LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
 
@@ -74,11 +76,13 @@ def run_demo(
     if sys.stderr.isatty():
         os.environ.setdefault(LEVEL_VARIABLE, "warning")  # the job's log lines would tear its live line
     with place.demo_directory(Path.cwd()) as directory:
-        summary: Summary | SwitchSummary = (
-            _there_and_back(directory, java_home, rate, (source, target))
-            if scenario == CUTOVER
-            else _on_servers(directory, java_home, seconds, rate, (source, target))
-        )
+        summary: Summary | SwitchSummary | MovedSummary
+        if scenario == CUTOVER:
+            summary = _there_and_back(directory, java_home, rate, (source, target))
+        elif scenario == DMZ:
+            summary = _across_a_dmz(directory, java_home, seconds, rate, (source, target))
+        else:
+            summary = _on_servers(directory, java_home, seconds, rate, (source, target))
         print("\n".join(["", *summary.lines(), ""]), flush=True)
         if keep or summary.exit_code:
             say(f"databases, job and trail are kept in {_short(directory)} until the next demo")
@@ -139,6 +143,20 @@ def _there_and_back(directory: Path, java_home: Path, rate: float, families: tup
         source, target = shop.create_source(origin), shop.create_target(place_there)
         java = {"JAVA_HOME": str(java_home), **class_archive.found()}
         return there_and_back(directory, source, target, java, rate, say)
+
+
+def _across_a_dmz(
+    directory: Path, java_home: Path, seconds: float | None, rate: float, families: tuple[str, str]
+) -> MovedSummary:
+    (title, start), (title_there, start_there) = SOURCES[families[0]], TARGETS[families[1]]
+    say(f"starting {title} in the source's network, and {title_there} in the target's, privately")
+    with start(directory / "source") as origin, start_there(directory / "target") as place_there:
+        say(f"  source  {_described(origin)}", f"  target  {_described(place_there)}")
+        source, target = shop.create_source(origin), shop.create_target(place_there)
+        rows, tables = shop.count_rows(source)
+        say(f"a shop with {rows:,} rows in {tables} tables; a writer begins, {rate:.0f} transactions a second")
+        java = {"JAVA_HOME": str(java_home), **class_archive.found()}
+        return across_a_dmz(directory, source, target, java, seconds, rate, say)
 
 
 def _keep_classes() -> None:

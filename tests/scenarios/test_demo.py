@@ -83,6 +83,26 @@ def test_rule_24_the_demo_of_a_cutover_goes_there_and_back(here: Path, target: s
     assert not list(processes(here))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("source", "target"), [("mariadb", "postgresql"), ("postgresql", "mysql")])
+def test_the_demo_of_a_dmz_ends_equal_though_its_router_was_killed(here: Path, source: str, target: str) -> None:
+    options = ("--source", source, "--target", target, "--seconds", "6", "--rate", "60")
+    demo = start(here, "--scenario", "dmz", *options)
+    printed, _ = demo.communicate()
+    said = (here / "stderr").read_text()
+    assert demo.returncode == 0, said
+    assert "the router is killed" in said
+    assert "identical:  10 of 10 tables" in printed
+    assert figure(r"loaded +([\d,]+) rows of 10 tables through the trail", printed) >= 200_000
+    assert re.search(r"^hops +dmz [\d.]+ ms, inner [\d.]+ ms, there and back$", printed, re.MULTILINE), printed
+    assert figure(r"s without a router, ([\d,]+) transactions waited", printed) > 0
+    assert figure(r"the writer +([\d,]+) committed", printed) > 60
+    assert figure(r"lost +(\d+)", printed) == 0
+    assert not list(processes(here))
+    assert not (here / ".anabranch" / "demo").exists()
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("end", "code"),
