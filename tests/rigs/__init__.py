@@ -15,5 +15,6 @@ chunks                     row images for apply, written as tuples
 corpus, structures         statements and their changes as text (tests/changes); definitions at both ends
 trail_source, _process     transactions made of their numbers, and a process that writes them and is killed
 storage, disk              storage that dies in the middle, a disk that is full
+faulty_store               a store of objects that loses answers, cuts uploads, lags in listings
 pgoutput, preflight*, torture_*, upgrade, waiting    messages, checks, histories, kept jobs, somebody in the way
 """
