@@ -12,6 +12,7 @@ from anabranch.stores.contract import ObjectStore
 # Kind of a URL -> the module and function that opens such a store, the installation's extra, and the packages of it.
 STORES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "objects": ("anabranch.stores.directory:open_directory", "", ()),
+    "s3": ("anabranch.stores.s3:open_s3", "s3", ("boto3", "botocore", "urllib3")),
 }
 
 

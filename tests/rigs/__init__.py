@@ -16,5 +16,6 @@ corpus, structures         statements and their changes as text (tests/changes);
 trail_source, _process     transactions made of their numbers, and a process that writes them and is killed
 storage, disk              storage that dies in the middle, a disk that is full
 faulty_store               a store of objects that loses answers, cuts uploads, lags in listings
+s3_server, s3_process      a server that speaks S3's protocol, and a line to it that fails on purpose
 pgoutput, preflight*, torture_*, upgrade, waiting    messages, checks, histories, kept jobs, somebody in the way
 """
