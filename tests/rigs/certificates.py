@@ -15,7 +15,7 @@ from anabranch.transport.tls import Certificates
 
 
 class Authority:
-    """Signs certificates for 127.0.0.1 and localhost; the files stand below `folder`."""
+    """Signs certificates for 127.0.0.1 and localhost, and for further addresses; the files stand below `folder`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder, self.name = folder, name
@@ -25,11 +25,11 @@ class Authority:
         self.ca = folder / f"{name}.ca.pem"
         self.ca.write_bytes(self._cert.public_bytes(serialization.Encoding.PEM))
 
-    def files(self, name: str) -> Certificates:
+    def files(self, name: str, *addresses: str) -> Certificates:
         """Return what somebody with this common name needs."""
         key = ec.generate_private_key(ec.SECP256R1())
         cert, place = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        cert.write_bytes(self._signed(name, key).public_bytes(serialization.Encoding.PEM))
+        cert.write_bytes(self._signed(name, key, addresses=addresses).public_bytes(serialization.Encoding.PEM))
         place.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -37,7 +37,13 @@ class Authority:
         )
         return Certificates(self.ca, cert, place)
 
-    def _signed(self, name: str, key: ec.EllipticCurvePrivateKey, is_authority: bool = False) -> x509.Certificate:
+    def _signed(
+        self,
+        name: str,
+        key: ec.EllipticCurvePrivateKey,
+        is_authority: bool = False,
+        addresses: tuple[str, ...] = (),
+    ) -> x509.Certificate:
         now = datetime.now(UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         made = (
@@ -51,7 +57,7 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         )
         if not is_authority:
-            address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-            names = x509.SubjectAlternativeName([x509.DNSName("localhost"), address])
+            known = [x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", *addresses)]
+            names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *known])
             made = made.add_extension(names, critical=False)
         return made.sign(self._key, hashes.SHA256())

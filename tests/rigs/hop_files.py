@@ -1,4 +1,4 @@
-"""Files of pumps, receivers and routers on loopback addresses, and the processes that run by them."""
+"""Files of pumps, receivers and routers, on loopback addresses unless others are given, and the processes that run by them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 from anabranch.transport.tls import Certificates
 
 PACKAGE = Path(__file__).parents[2]
+LOOPBACK = "127.0.0.1"
 EVERYBODY = '[[allow]]\ntrail = "*"\n'
 
 
@@ -24,28 +25,37 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def listen(port: int, tls: Certificates | None) -> str:
-    lines = [f'[listen]\naddress = "127.0.0.1:{port}"']
+def listen(port: int, tls: Certificates | None, host: str = LOOPBACK) -> str:
+    lines = [f'[listen]\naddress = "{host}:{port}"']
     if tls:
         lines += [f'tls_ca = "{tls.ca}"', f'tls_cert = "{tls.cert}"', f'tls_key = "{tls.key}"']
     return "\n".join(lines) + "\n"
 
 
-def url(port: int, trail: str, tls: Certificates | None) -> str:
+def url(port: int, trail: str, tls: Certificates | None, host: str = LOOPBACK) -> str:
     if tls is None:
-        return f"trail+tcp://127.0.0.1:{port}/{trail}"
-    return f"trail+tls://127.0.0.1:{port}/{trail}?ssl_ca={tls.ca}&ssl_cert={tls.cert}&ssl_key={tls.key}"
+        return f"trail+tcp://{host}:{port}/{trail}"
+    return f"trail+tls://{host}:{port}/{trail}?ssl_ca={tls.ca}&ssl_cert={tls.cert}&ssl_key={tls.key}"
 
 
-def receive_file(folder: Path, port: int, tls: Certificates | None = None, more: str = "") -> Path:
+def receive_file(
+    folder: Path, port: int, tls: Certificates | None = None, more: str = "", host: str = LOOPBACK
+) -> Path:
     store = f'[store]\nurl = "trail+file://{folder}/in"\n{more}\n'
-    return written(folder / "receive.toml", f'name = "in"\n{listen(port, tls)}{store}{EVERYBODY}')
+    return written(folder / "receive.toml", f'name = "in"\n{listen(port, tls, host)}{store}{EVERYBODY}')
 
 
-def route_file(folder: Path, port: int, to: int, tls: Certificates | None = None) -> Path:
+def route_file(
+    folder: Path,
+    port: int,
+    to: int,
+    tls: Certificates | None = None,
+    hosts: tuple[str, str] = (LOOPBACK, LOOPBACK),
+) -> Path:
+    """`hosts`: where it listens, and where it connects to."""
     scheme = "trail+tls" if tls else "trail+tcp"
-    way = f'[[routes]]\ntrail = "shop*"\nto = "{scheme}://127.0.0.1:{to}"\n'
-    return written(folder / "route.toml", f'name = "dmz"\n{listen(port, tls)}{way}{EVERYBODY}')
+    way = f'[[routes]]\ntrail = "shop*"\nto = "{scheme}://{hosts[1]}:{to}"\n'
+    return written(folder / "route.toml", f'name = "dmz"\n{listen(port, tls, hosts[0])}{way}{EVERYBODY}')
 
 
 def pump_file(folder: Path, source: Path, target: str, more: str = "") -> Path:
@@ -59,16 +69,16 @@ def written(file: Path, text: str) -> Path:
 
 
 class Process:
-    """`anabranch ARGUMENTS`, started again as often as it is killed."""
+    """`anabranch ARGUMENTS`, started again as often as it is killed. `prefix`: what the command is started with."""
 
-    def __init__(self, *arguments: str | Path, folder: Path) -> None:
-        self.arguments, self.folder = [str(one) for one in arguments], folder
+    def __init__(self, *arguments: str | Path, folder: Path, prefix: tuple[str, ...] = ()) -> None:
+        self.arguments, self.folder, self.prefix = [str(one) for one in arguments], folder, prefix
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **environment: str) -> None:
         env = {**os.environ, "PYTHONPATH": str(PACKAGE), "ANABRANCH_HOME": str(self.folder / "home"), **environment}
         with (self.folder / f"{self.arguments[0]}.log").open("ab") as log:
-            command = [sys.executable, "-m", "anabranch", *self.arguments]
+            command = [*self.prefix, sys.executable, "-m", "anabranch", *self.arguments]
             self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
 
     def kill(self) -> None:
