@@ -34,6 +34,7 @@
     │   ├── TrailKeyMissing    exit 7   a key of an encrypted trail is not there, or is another one
     │   └── StorageFull        exit 7   waits for room, nothing is published
     ├── StateError             exit 7   state at the target or beside the trail contradicts the job
+    ├── ProviderUnavailable exit 1  an OpenID provider does not answer as it should: who logs in by it waits
     ├── SparkUnavailable       exit 1   retried: a cluster cannot be reached, or has no room for us
     ├── TablesParked           exit 8   done, but not all of it
     └── NotCaughtUp            exit 9
@@ -364,6 +365,14 @@ class StateError(AnabranchError):
     code = "state"
     exit_code = 7
     retry = Retry.MANUAL
+
+
+class ProviderUnavailable(AnabranchError):
+    """An OpenID provider is away, or does not answer as it should. Users with passwords and tokens are not affected."""
+
+    code = "provider_unavailable"
+    retry = Retry.TIMED
+    default_hint = "look at the provider, and try again; users of the manager itself log in with their passwords"
 
 
 class SparkUnavailable(AnabranchError):

@@ -49,6 +49,7 @@ MEANINGS = {
     "TooOften": "a manager's user has tried to log in too often, and has to wait",
     "TooBusy": "a manager waits for too many answers of ends of jobs to ask for one more",
     "PreflightFailed": "at least one check failed; each is printed with what mends it",
+    "ProviderUnavailable": "the OpenID provider of a manager is away, or does not answer as it should.",
     "SparkUnavailable": "a Spark cluster cannot be reached, gives no executor, or has lost its workers again and again.",
     "DifferencesFound": "the two ends are not equal",
     "SourceError": "the source refuses, or its log cannot be followed",

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from anabranch.api.asking import Asks, TheManager
 from anabranch.manager.alert_rules import Rule, as_text
 from anabranch.manager.alerts import Alert, seen
-from anabranch.manager.callers import EVERY_JOB, Role
+from anabranch.manager.callers import Role
 
 routes = APIRouter(prefix="/alerts", tags=["alerts"])
 
@@ -24,7 +24,7 @@ def alerts(
     """List alerts about jobs that the caller may see, the newest first. `firing`: only those that go on."""
     caller.require(Role.VIEWER)
     found = manager.alerts.all(1000, is_open=firing)
-    return seen(found, caller.sees, is_everything=EVERY_JOB in caller.jobs)[:limit]
+    return seen(found, caller.sees, is_everything=caller.sees_all)[:limit]
 
 
 @routes.get("/rules")

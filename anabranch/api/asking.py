@@ -17,7 +17,9 @@ from anabranch.manager.callers import Caller
 from anabranch.manager.sessions import Session
 
 COOKIE = "anabranch_session"
-_bearer = HTTPBearer(auto_error=False, description="A token that `anabranch token create` has printed.")
+_bearer = HTTPBearer(
+    auto_error=False, description="A token that `anabranch token create` has printed, or one of the OpenID provider."
+)
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 
 
@@ -30,7 +32,7 @@ def manager_of(request: Request) -> Manager:
 def session_of(request: Request) -> Session | None:
     """Return the session that the request's cookie belongs to."""
     secret = request.cookies.get(COOKIE)
-    return manager_of(request).sessions.find(secret) if secret else None
+    return manager_of(request).session(secret) if secret else None
 
 
 def place_of(request: Request) -> str:
@@ -40,7 +42,8 @@ def place_of(request: Request) -> str:
 
 def caller_of(request: Request, found: Session) -> Caller:
     """Return the user of a session as a caller."""
-    return noted(request, Caller(found.user.name, "session", found.user.role, found.user.jobs, place_of(request)))
+    user = found.user
+    return noted(request, Caller(user.name, found.how, user.role, user.jobs, place_of(request), found.more))
 
 
 def noted(request: Request, caller: Caller) -> Caller:
@@ -58,7 +61,7 @@ def bearer_of(request: Request) -> str | None:
 def caller_now(request: Request, given: str | None) -> Caller | None:
     """Return who has this token, or without one the request's session, as of now; None where it counts no more."""
     if given is not None:
-        return manager_of(request).tokens.caller(given, place_of(request))
+        return manager_of(request).bearer(given, place_of(request))
     found = session_of(request)
     return caller_of(request, found) if found is not None else None
 
@@ -66,7 +69,7 @@ def caller_now(request: Request, given: str | None) -> Caller | None:
 def asking(request: Request, credentials: _Credentials) -> Caller:
     """Return who asks. Raises 401 without a token that counts; a session counts for reading, and with its word for the rest."""
     if credentials is not None:
-        caller = manager_of(request).tokens.caller(credentials.credentials, place_of(request))
+        caller = manager_of(request).bearer(credentials.credentials, place_of(request))
         if caller is not None:
             return noted(request, caller)
     elif (found := session_of(request)) is not None and not found.user.must_change:

@@ -115,7 +115,7 @@ async def _stream(
             if time.monotonic() - checked >= CHECK_S:
                 checked = time.monotonic()
                 present = await to_thread.run_sync(caller_now, request, given, limiter=following.limiter)
-                if present is None or (present.role, present.jobs) != (caller.role, caller.jobs):
+                if present is None or present.grants != caller.grants:
                     return
             found, number, is_all = await to_thread.run_sync(manager.events.since, number, limiter=following.limiter)
         except AnabranchError:  # the store cannot be read now: it is tried again

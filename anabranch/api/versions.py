@@ -71,7 +71,7 @@ def versions(manager: TheManager, caller: Asks, name: Name) -> list[JobVersion]:
     """List the versions of a job's file, the newest first. Passwords in them are shown to administrators alone."""
     manager.job(caller, name)
     found = manager.jobs.versions(name)
-    is_shown = caller.role is Role.ADMINISTRATOR
+    is_shown = caller.role_at(name) is Role.ADMINISTRATOR
     return found if is_shown else [replace(one, text=masked(one.text)) for one in found]
 
 

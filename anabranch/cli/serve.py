@@ -19,7 +19,7 @@ import click
 
 from anabranch.cli.managing import opened
 from anabranch.cli.options import Verb, log_level
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, install_hint
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.manager import Manager
     from anabranch.manager.lease import Lease
     from anabranch.manager.notifying import Way
+    from anabranch.manager.oidc.settings import Settings
 
 ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):(\d{1,5})")
 NOT_HERE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
@@ -56,6 +57,12 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option("--alert-webhook", multiple=True, metavar="URL", help="Post alerts to this URL, as JSON.")
 @click.option("--alert-mail", multiple=True, metavar="URL", help="Send alerts by e-mail: smtps://USER@HOST/TO.")
 @click.option("--alert-command", multiple=True, metavar="COMMAND", help="Start this program for each alert.")
+@click.option(
+    "--oidc",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Let people log in by this OpenID provider.",
+)
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")
 def serve(
@@ -63,6 +70,7 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     allow_host: tuple[str, ...],
+    oidc: Path | None,
     stop_jobs: bool,
     alert_webhook: tuple[str, ...],
     alert_mail: tuple[str, ...],
@@ -84,7 +92,10 @@ def serve(
             hint="give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has TLS",
         )
     sockets = bound(host, port)
+    sign_on = _sign_on(oidc)  # first: it takes a secret out of the environment
     manager = opened()
+    if sign_on is not None:
+        manager.sign_on_by(sign_on)
     manager.notifier.ways = _ways(alert_webhook, alert_mail, alert_command)
     from uvicorn import Config
 
@@ -94,7 +105,7 @@ def serve(
         Config, host=host, port=port, ssl_certfile=tls_cert, ssl_keyfile=tls_key, log_config=None, access_log=False,
         server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
     )  # fmt: skip
-    lease, names = Lease(manager.store.path.parent), (host, *allow_host)
+    lease, names = Lease(manager.store.path.parent), (host, *allow_host, *([sign_on.host] if sign_on else []))
     address = f"{'https' if tls_cert else 'http'}://{listen}"
     if lease.take() or _stood_by(lease, config, names, address, [one.dup() for one in sockets]):
         _serve(manager, config, names, address, stop_jobs, sockets)
@@ -150,6 +161,18 @@ def _serve(
         server.run(sockets)
     finally:
         manager.end(stop_jobs)
+
+
+def _sign_on(file: Path | None) -> Settings | None:
+    """Return what the file of an OpenID provider says. Raises ConfigError, also without the packages for it."""
+    if file is None:
+        return None
+    try:
+        from anabranch.manager.oidc import sign_on  # noqa: F401 — to know whether all of it is installed
+        from anabranch.manager.oidc.settings import load_settings
+    except ImportError:
+        raise ConfigError("--oidc needs packages that are not installed", hint=install_hint("manager,oidc")) from None
+    return load_settings(file)
 
 
 def bound(host: str, port: int) -> list[socket.socket]:

@@ -17,6 +17,7 @@ from anabranch.console import (
     inside_pages,
     job_pages,
     lost_pages,
+    oidc_pages,
     operation_pages,
     pages,
     people_pages,
@@ -31,6 +32,7 @@ __all__ = ["PARTS", "refused_page", "routes", "static_files"]
 
 PARTS = (
     pages,
+    oidc_pages,
     job_pages,
     status_pages,
     table_pages,

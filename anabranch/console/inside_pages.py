@@ -19,7 +19,7 @@ from anabranch.console.showing import PageRoute, is_part, page
 from anabranch.console.status_pages import heard_now
 from anabranch.errors import AnabranchError, ConfigError, NotAllowed, UnknownName
 from anabranch.manager.alerts import seen
-from anabranch.manager.callers import EVERY_JOB, Role
+from anabranch.manager.callers import Role
 from anabranch.manager.inside import parsed
 from anabranch.manager.trail_rows import Wanted
 from anabranch.model.cutover import STEPS
@@ -43,7 +43,7 @@ def trail(
 ) -> HTMLResponse:
     """Show rows of a job's trail, from this machine alone: behind a sequence, of one table, with a value in a column."""
     facts: dict[str, Any] = {"name": name, "table": table, "key": key, "found": None, "error": None}
-    facts["may_see"] = visitor.caller.role.includes(Role.OPERATOR)
+    facts["may_see"] = visitor.caller.role_at(name).includes(Role.OPERATOR)
     try:
         wanted = Wanted(after, skip, parsed(table) if table else None, _pair(key))
         facts["found"] = manager.inside.trail(visitor.caller, name, wanted)
@@ -103,7 +103,7 @@ def cutover(request: Request, manager: TheManager, visitor: Visits, name: str, a
 def alerts(request: Request, manager: TheManager, visitor: Visits) -> HTMLResponse:
     """Show alerts about jobs that the visitor may see, those first that go on, and the rules."""
     caller = visitor.caller
-    found = seen(manager.alerts.all(1000), caller.sees, is_everything=EVERY_JOB in caller.jobs)
+    found = seen(manager.alerts.all(1000), caller.sees, is_everything=caller.sees_all)
     found.sort(key=lambda one: one.ended is not None)  # within both the newest is the first
     facts: dict[str, Any] = {"alerts": found[:200], "rules": manager.alert_rules.all()}
     return page(request, "alerts.html", visitor, **facts)
@@ -113,7 +113,7 @@ def _in_two_steps(
     request: Request, visitor: Visitor, what: str, name: str, ask: bool, find: Callable[[], dict[str, Any]]
 ) -> HTMLResponse:
     """Return a page that asks for its facts as a part; or, with `ask` or as a part, one that has them."""
-    role = visitor.caller.role
+    role = visitor.caller.role_at(name)
     facts: dict[str, Any] = {"name": name, "what": what, "title": TITLES[what], "error": None}
     facts["is_asked"] = is_part(request) or ask
     facts |= {"may_act": role.includes(Role.OPERATOR), "may_all": role is Role.ADMINISTRATOR}

@@ -41,7 +41,7 @@ def overview_now(request: Request, manager: TheManager, visitor: Visits) -> HTML
 def job(request: Request, manager: TheManager, visitor: Visits, name: str, live: str = "yes") -> HTMLResponse:
     """Show one job: what is known at once; what both ends say comes behind it."""
     found = outlook(manager, visitor.caller, manager.job(visitor.caller, name))
-    may_act = visitor.caller.role.includes(Role.OPERATOR)
+    may_act = visitor.caller.role_at(name).includes(Role.OPERATOR)
     facts: dict[str, Any] = {
         "one": found,
         "file": manager.file(visitor.caller, name),

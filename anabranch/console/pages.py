@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.api.asking import COOKIE, TheManager, place_of
 from anabranch.console.logged_in import Acts, Visitor, Visits
-from anabranch.console.showing import PageRoute, page
-from anabranch.errors import ConfigError, TooOften
+from anabranch.console.showing import PageRoute, own_page, page
+from anabranch.errors import ConfigError, NotAllowed, TooOften
 from anabranch.manager.callers import Caller, Role
 
 routes = APIRouter(route_class=PageRoute)
@@ -52,7 +52,7 @@ def log_in(
         manager.audit.note(who, "login_refused")
         return page(request, "login.html", code=401, next=next, problem="No user has this name and password.")
     manager.audit.note(who, "logged_in")
-    answered = RedirectResponse(next if next.startswith("/") and not next.startswith(("//", "/\\")) else "/", 303)
+    answered = RedirectResponse(own_page(next), 303)
     is_secure = request.url.scheme == "https"
     secret = manager.sessions.begin(user.name)
     answered.set_cookie(COOKIE, secret, httponly=True, samesite="strict", secure=is_secure)
@@ -62,9 +62,14 @@ def log_in(
 @routes.post("/logout")
 def log_out(request: Request, manager: TheManager, visitor: Acts) -> Response:
     """Log out."""
-    manager.sessions.end(request.cookies.get(COOKIE, ""))
+    manager.end_session(request.cookies.get(COOKIE, ""))
     manager.audit.note(visitor.caller, "logged_out")
-    answered = RedirectResponse("/login", 303)
+    answered: Response = RedirectResponse("/login", 303)
+    if (
+        manager.oidc is not None and not visitor.session.has_password
+    ):  # a redirect to there is none of `form-action 'self'`
+        name, leave = manager.oidc.settings.file.name, manager.oidc.leave()
+        answered = page(request, "logged_out.html", provider=name, leave=leave)
     answered.delete_cookie(COOKIE)
     return answered
 
@@ -72,6 +77,7 @@ def log_out(request: Request, manager: TheManager, visitor: Acts) -> Response:
 @routes.get("/password")
 def password(request: Request, visitor: Visits) -> HTMLResponse:
     """Show the form to choose a password."""
+    _require_own(visitor)
     return page(request, "password.html", visitor)
 
 
@@ -84,6 +90,7 @@ def set_password(
     wanted: Annotated[str, Form()],
 ) -> Response:
     """Give the user the password that was chosen, and log in anew."""
+    _require_own(visitor)
     name = visitor.session.user.name
     try:
         user = manager.logins.attempt(name, present, visitor.caller.place)
@@ -97,3 +104,9 @@ def set_password(
         return page(request, "password.html", visitor, 422, problem=str(error))
     manager.audit.note(visitor.caller, "password_changed")
     return RedirectResponse("/login", 303)
+
+
+def _require_own(visitor: Visitor) -> None:
+    """Raise NotAllowed for somebody whose password the manager does not keep."""
+    if not visitor.session.has_password:
+        raise NotAllowed("this manager has no password of yours", hint="the provider by which you log in keeps it")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -26,11 +27,11 @@ from anabranch.api.requests_log import API
 from anabranch.console import words
 from anabranch.console.logged_in import Visitor
 from anabranch.errors import AnabranchError
-from anabranch.manager.callers import EVERY_JOB, Role
 
 HTMX = "HX-Request"  # the header of a request for a part of a page
 # Controls, and what turns the direction of letters: it would show a name as another one.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_PLAIN = "/:%#?=@[]!$&'()*+,;"  # what a path and a query may have as it is
 
 templates = Jinja2Templates(directory=Path(__file__).with_name("templates"))
 templates.env.trim_blocks = templates.env.lstrip_blocks = True
@@ -55,8 +56,6 @@ templates.env.finalize = _seen
 
 def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
     """Return the pages that the head of each page leads to, by address."""
-    caller = visitor.caller
-    is_administrator = caller.role is Role.ADMINISTRATOR and EVERY_JOB in caller.jobs
     others = [
         ("/new", "New job"),
         ("/secrets", "Secrets"),
@@ -64,10 +63,17 @@ def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
         ("/tokens", "Tokens"),
         ("/audit", "Audit"),
     ]
-    return [("/", "Jobs"), ("/alerts", "Alerts"), *(others if is_administrator else [])]
+    return [("/", "Jobs"), ("/alerts", "Alerts"), *(others if visitor.caller.is_over_all else [])]
+
+
+def _provider_of(request: Request) -> str | None:
+    """Return what the OpenID provider is called, by which one may log in; None without one."""
+    manager = getattr(request.app.state, "manager", None)
+    return None if manager is None or manager.oidc is None else str(manager.oidc.settings.file.name)
 
 
 templates.env.globals["pages_of"] = _pages_of
+templates.env.globals["provider_of"] = _provider_of
 
 
 def page(
@@ -76,6 +82,12 @@ def page(
     """Return a page made of a template and these facts."""
     facts |= {"visitor": visitor, "csrf": visitor.session.csrf if visitor else "", "path": request.url.path}
     return templates.TemplateResponse(request, template, facts, status_code=code)
+
+
+def own_page(path: str) -> str:
+    """Return a path of ours, to which a login may lead; `/` for what leads to another host. All else is percent-encoded, since
+    browsers take a backslash for `/`, and leave out tabs and line ends."""
+    return quote(path, safe=_PLAIN) if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
 
 
 def is_part(request: Request) -> bool:

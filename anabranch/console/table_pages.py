@@ -30,7 +30,7 @@ def table(
     """Show the page of a table, which asks the targets as a part; with `ask`, or as a part, ask them."""
     manager.job(visitor.caller, name)
     wanted = str(parsed(table))
-    may_act = visitor.caller.role.includes(Role.OPERATOR)
+    may_act = visitor.caller.role_at(name).includes(Role.OPERATOR)
     facts: dict[str, Any] = {"name": name, "table": wanted, "inside": None, "error": None, "may_act": may_act}
     if is_part(request) or ask:
         try:

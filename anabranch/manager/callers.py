@@ -29,27 +29,78 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """A role at some jobs: patterns, with `*` and `?`, on their names."""
+
+    role: Role
+    jobs: tuple[str, ...] = (EVERY_JOB,)
+
+    def fits(self, job: str) -> bool:
+        """Return whether it is about this job."""
+        return any(fnmatchcase(job, pattern) for pattern in self.jobs)
+
+    def __str__(self) -> str:
+        return f"{self.role}, jobs {' '.join(self.jobs)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
-    """`name`: the user's or token's; `how`: "token", "session" or "command line"; `jobs`: patterns, with `*` and `?`, on the
-    names of the jobs that it may see; `place`: the address that it speaks from."""
+    """`name`: the user's or token's; `how`: "token", "session", "oidc" or "command line"; `jobs`: patterns, with `*` and `?`,
+    on the names of the jobs at which it has the role; `place`: the address that it speaks from; `more`: roles at other jobs,
+    none of them a lower one."""
 
     name: str
     how: str
     role: Role
     jobs: tuple[str, ...] = (EVERY_JOB,)
     place: str = ""
+    more: tuple[Grant, ...] = ()
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """Return all of its roles, each with the jobs at which it has it."""
+        return (Grant(self.role, self.jobs), *self.more)
+
+    @property
+    def sees_all(self) -> bool:
+        """Return whether every job exists for it, those to come included."""
+        return any(EVERY_JOB in one.jobs for one in self.grants)
+
+    @property
+    def is_over_all(self) -> bool:
+        """Return whether it is an administrator of all jobs."""
+        return any(one.role is Role.ADMINISTRATOR and EVERY_JOB in one.jobs for one in self.grants)
+
+    @property
+    def title(self) -> str:
+        """Return its roles as a page shows them."""
+        return (
+            self.role.value
+            if not self.more
+            else "; ".join(f"{one.role} of {' '.join(one.jobs)}" for one in self.grants)
+        )
 
     def sees(self, job: str) -> bool:
         """Return whether the job exists for this caller."""
-        return any(fnmatchcase(job, pattern) for pattern in self.jobs)
+        return any(one.fits(job) for one in self.grants)
+
+    def role_at(self, job: str) -> Role:
+        """Return the highest role that it has at a job, the lowest of all where it may not even see it."""
+        return max((one.role for one in self.grants if one.fits(job)), key=list(Role).index, default=Role.VIEWER)
 
     def require(self, role: Role, job: str | None = None) -> None:
         """Raise UnknownName for a job that it may not see, as for one that is not there; NotAllowed for want of a role."""
         if job is not None and not self.sees(job):
             raise UnknownName(f"there is no job {job}", hint="GET /api/v1/jobs lists them")
-        if not self.role.includes(role) or (job is None and role is Role.ADMINISTRATOR and EVERY_JOB not in self.jobs):
+        if job is not None:
+            has = self.role_at(job).includes(role)
+        else:
+            has = (
+                self.is_over_all if role is Role.ADMINISTRATOR else any(one.role.includes(role) for one in self.grants)
+            )
+        if not has:
             raise NotAllowed(
-                f"{self.name} has the role {self.role}, and this needs {role}",
+                f"{self.name} has the role {self.role if job is None else self.role_at(job)}, and this needs {role}",
                 hint="ask an administrator of this manager",
             )
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anabranch.manager.alerts import Alerts
-from anabranch.manager.callers import EVERY_JOB, Caller
+from anabranch.manager.callers import Caller
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.measures import Measure
 from anabranch.manager.store import ManagerStore
@@ -41,7 +41,7 @@ class Event:
         """Return whether a caller may see it, who follows one job, or all of them (None)."""
         if job is not None and self.job != job:
             return False
-        return caller.sees(self.job) if self.job else EVERY_JOB in caller.jobs
+        return caller.sees(self.job) if self.job else caller.sees_all
 
 
 class Events:

@@ -73,7 +73,7 @@ class Inside:
         version = self._version(caller, name)
         wanted = parsed(table)
         found = self._asked.ask(name, version, f"table {wanted}", lambda: _table(self._job(name), wanted))
-        if not caller.role.includes(Role.OPERATOR):
+        if not caller.role_at(name).includes(Role.OPERATOR):
             return replace(found, there=[_without_values(one) for one in found.there], has_values=False)
         if any(one.aside or one.conflicts for one in found.there):
             self._audit.note(caller, SHOWN, name, after=f"{wanted}: rows set aside, conflicts")
@@ -99,7 +99,7 @@ class Inside:
         if wanted.key:
             caller.require(Role.OPERATOR, name)
         found = self._asked.ask(name, version, f"trail {wanted}", lambda: read_page(self._job(name).trail, wanted))
-        if not caller.role.includes(Role.OPERATOR):
+        if not caller.role_at(name).includes(Role.OPERATOR):
             return replace(found, rows=[replace(row, values={}) for row in found.rows])
         if found.rows:
             seen = f"{found.rows[0].position.sequence} to {found.rows[-1].position.sequence}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch import log
 from anabranch.config import JobConfig
@@ -23,7 +23,7 @@ from anabranch.manager.alert_rules import AlertRules
 from anabranch.manager.alerts import Alerts
 from anabranch.manager.asked import Asked
 from anabranch.manager.audit import Audit, Entry
-from anabranch.manager.callers import EVERY_JOB, Caller, Role
+from anabranch.manager.callers import Caller, Role
 from anabranch.manager.events import Events
 from anabranch.manager.glances import Glance, Glances, Heard
 from anabranch.manager.inside import Inside
@@ -40,12 +40,16 @@ from anabranch.manager.repeats import Repeats
 from anabranch.manager.run_log import Line, tail
 from anabranch.manager.secret_keys import Keys
 from anabranch.manager.secrets import Secrets
-from anabranch.manager.sessions import Sessions
+from anabranch.manager.sessions import Session, Sessions
 from anabranch.manager.statistics import Statistics
 from anabranch.manager.store import ManagerStore
 from anabranch.manager.supervising import Supervision
 from anabranch.manager.tokens import Tokens
 from anabranch.preflight.report import Report
+
+if TYPE_CHECKING:
+    from anabranch.manager.oidc.settings import Settings
+    from anabranch.manager.oidc.sign_on import SignOn
 
 DIRECTORY = "_manager"  # in the home of jobs: no job's name begins so
 
@@ -66,6 +70,7 @@ class Manager:
         self.store = ManagerStore(self.home / DIRECTORY)
         self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
         self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
+        self.oidc: SignOn | None = None
         self.secrets = Secrets(self.store, Keys(self.home / DIRECTORY), self.audit)
         self.repeats = Repeats(self.store)
         self.jobs = Jobs(self.store, self.home / DIRECTORY, self.secrets)
@@ -80,6 +85,29 @@ class Manager:
         self._asked = Asked()
         self.inside = Inside(self.jobs, self._asked, self.audit)
         self.glances = Glances(self.jobs)
+
+    def sign_on_by(self, settings: Settings) -> None:
+        """Let people and programs log in by an OpenID provider, too."""
+        from anabranch.manager.oidc.sign_on import SignOn  # its packages are an extra of their own
+
+        self.oidc = SignOn(settings, self.store, self.audit)
+
+    def session(self, secret: str) -> Session | None:
+        """Return the session of a cookie, of a user with a password or of somebody whom the provider has vouched for."""
+        found = self.sessions.find(secret)
+        return found if found is not None or self.oidc is None else self.oidc.sessions.find(secret)
+
+    def end_session(self, secret: str) -> None:
+        """Log out."""
+        self.sessions.end(secret)
+        if self.oidc is not None:
+            self.oidc.sessions.end(secret)
+
+    def bearer(self, text: str, place: str) -> Caller | None:
+        """Return who has this token, of the manager's own or of the provider; None where it does not count. Raises
+        ProviderUnavailable."""
+        found = self.tokens.caller(text, place)
+        return found if found is not None or self.oidc is None else self.oidc.caller(text, place)
 
     def seen_by(self, caller: Caller) -> list[ManagedJob]:
         """Return the jobs that a caller may see, by name."""
@@ -144,7 +172,7 @@ class Manager:
         """Return a version of a job's file, by default the present one; for who is no administrator without passwords."""
         self.job(caller, name)
         found = self.jobs.version(name, number)
-        return found if caller.role is Role.ADMINISTRATOR else replace(found, text=masked(found.text))
+        return found if caller.role_at(name) is Role.ADMINISTRATOR else replace(found, text=masked(found.text))
 
     def add(self, caller: Caller, text: str, note: str = "") -> ManagedJob:
         """Take in a job by the text of its file. Raises ConfigError with every problem of it."""
@@ -172,7 +200,7 @@ class Manager:
         caller.require(Role.ADMINISTRATOR, name)
         refuse_masked(text)
         before = self.jobs.version(name)
-        if EVERY_JOB not in caller.jobs:
+        if not caller.is_over_all:
             self.jobs.checked(text)
             seen = before if expected is None else self.jobs.version(name, expected)
             _refuse_reach(seen, text)
@@ -199,7 +227,7 @@ class Manager:
         caller.require(Role.ADMINISTRATOR, name)
         refuse_masked(text)
         found = self.jobs.checked(text)
-        if name is not None and EVERY_JOB not in caller.jobs:
+        if name is not None and not caller.is_over_all:
             _refuse_reach(self.jobs.version(name), text)
         return found
 

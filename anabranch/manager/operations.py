@@ -123,7 +123,7 @@ class Operations:
 
         def note() -> dict[str, Any]:
             with self._store.writing() as connection:
-                self._require_room(connection, caller.role, job)
+                self._require_room(connection, caller.role_at(job), job)
                 number = _queue(connection, caller, (job, verb, json.dumps(list(arguments)), json.dumps(given.words())))
             self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
             return asdict(self._one(job, number))
@@ -340,7 +340,7 @@ class Operations:
 
     def _shown(self, caller: Caller, found: Operation) -> Operation:
         """Return an operation as the caller may see it: arguments may have what is not for everybody, such as statements."""
-        if not found.arguments or caller.role.includes(self._needed(found)):
+        if not found.arguments or caller.role_at(found.job).includes(self._needed(found)):
             return found
         return replace(found, arguments=(HIDDEN,))
 
@@ -363,7 +363,7 @@ def _queue(connection: sqlite3.Connection, caller: Caller, values: tuple[str, ..
     """Add an operation to those that wait. `values`: job, verb, arguments, words. Returns its number."""
     done = connection.execute(
         "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by, role) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*values, QUEUED, now(), caller.name, caller.role.value),
+        (*values, QUEUED, now(), caller.name, caller.role_at(values[0]).value),
     )
     return int(done.lastrowid or 0)
 

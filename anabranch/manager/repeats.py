@@ -54,5 +54,5 @@ class Repeats:
 
 def _digest(caller: Caller, asked: Mapping[str, Any]) -> str:
     """Return what differs between two requests, also where somebody with other rights has the same name."""
-    text = json.dumps([caller.role, *caller.jobs, asked], sort_keys=True)
+    text = json.dumps([caller.role, *caller.jobs, *map(str, caller.more), asked], sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

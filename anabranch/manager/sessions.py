@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from anabranch.manager.accounts import Accounts, User
+from anabranch.manager.callers import Grant
 from anabranch.manager.store import ManagerStore, now
 
 IDLE = timedelta(hours=8)  # without a request
@@ -19,10 +20,18 @@ LONGEST = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session. `csrf`: what a form of it has to send back."""
+    """A session. `csrf`: what a form of it has to send back; `how`: "oidc" of somebody whom a provider has vouched for; `more`:
+    roles beside the user's, as `Caller` has them."""
 
     user: User
     csrf: str
+    how: str = "session"
+    more: tuple[Grant, ...] = ()
+
+    @property
+    def has_password(self) -> bool:
+        """Return whether the manager keeps this user's password."""
+        return self.how == "session"
 
 
 class Sessions:

@@ -31,8 +31,8 @@ def free_port() -> int:
 class Served:
     """One `anabranch serve` of a home, which `environment` names. Leave it by `close`, which also ends its jobs."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path, *arguments: str) -> None:
-        self.environment, self.url = dict(environment), f"http://127.0.0.1:{free_port()}"
+    def __init__(self, environment: Mapping[str, str], log: Path, *arguments: str, port: int = 0) -> None:
+        self.environment, self.url = dict(environment), f"http://127.0.0.1:{port or free_port()}"
         self.jobs: set[int] = set()  # pids that it has told of
         command = (sys.executable, "-m", "anabranch", "serve", "--listen", self.url.removeprefix("http://"), *arguments)
         self.process = Running(command, self.environment, log)

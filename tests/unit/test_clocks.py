@@ -46,6 +46,7 @@ READ_IN = {
     "manager/repeats.py": "how long the answer to a repeated request is kept; no row hangs on it",
     "manager/logins.py": "how long whoever guesses at passwords waits; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",
+    "manager/oidc/sessions.py": "when a login by a provider ends; no row hangs on it",
     "transport/pump.py": "shown: when it was noted how far a pump is",
     "cli/main.py": "the name of a file with a traceback",
 }

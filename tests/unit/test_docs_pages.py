@@ -20,6 +20,7 @@ from anabranch.cli.main import INTERRUPTED, TERMINATED, cli
 from anabranch.config import load_job
 from anabranch.config.hop_files import PumpFile, ReceiveFile, RouteFile, is_pump_file, load_hop_file
 from anabranch.config.job import JobConfig
+from anabranch.config.oidc_file import OidcFile
 from anabranch.config.options import FORMER, classes
 from anabranch.config.options import keys as names
 from anabranch.config.section import Section
@@ -89,6 +90,8 @@ def hop_model(file: Path, text: str) -> type[Section] | None:
     """The form of a file that is no job file, or of a pump's; None for a job file."""
     if "[store]" in text or "[[routes]]" in text:
         return ReceiveFile if "[store]" in text else RouteFile
+    if "[[roles]]" in text:
+        return OidcFile
     return PumpFile if is_pump_file(file) else None
 
 

@@ -15,7 +15,7 @@ from anabranch.errors import AnabranchError
 from anabranch.job.children import PartFailed
 
 CODES = {
-    "spark_unavailable": "job",
+    "spark_unavailable": "job", "provider_unavailable": "job",
     "error": "job", "configuration": "job", "job_changed": "job", "unknown_name": "job", "not_allowed": "job",
     "out_of_date": "job", "too_often": "job", "too_busy": "job", "preflight_failed": "job", "differences_found": "job",
     "source_refused": "source", "source_unavailable": "source", "source_busy": "source", "log_lost": "source",
