@@ -15,7 +15,7 @@ from anabranch.config.hops import Hop
 from anabranch.contracts import remains_of
 from anabranch.cutover.leaving import leave
 from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
-from anabranch.trail import retention
+from anabranch.trail import load_readers, retention
 from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
 from anabranch.view.identity import begun_uuid, trail_uuid
@@ -140,6 +140,7 @@ def _beside_the_trail(job: JobView, execute: bool) -> list[str]:
     if execute:
         for name in held:
             retention.unregister(job.trail, name)
+        load_readers.forget(job.trail, job.names.apply)
         shutil.rmtree(job.target_home, ignore_errors=True)
         shutil.rmtree(job.names.repairs(job.trail), ignore_errors=True)
     return [f"what is held of the trail for target {job.target}"] if held else []

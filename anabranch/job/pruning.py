@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, StateError
-from anabranch.trail import retention
+from anabranch.trail import load_readers, retention
 from anabranch.trail.reader import exists
 from anabranch.trail.retention import Registered, RetentionLimits
 from anabranch.view.options import limits_of
@@ -43,6 +43,7 @@ def prune(job: JobView, hours: float | None, megabytes: int | None, segments: in
     if not execute:
         return found
     dropped = retention.drop_old(job.trail, limits)
+    load_readers.sweep(job.trail)
     return replace(found, segments={name: found.segments.get(name, 0) for name in dropped})
 
 

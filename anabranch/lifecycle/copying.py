@@ -18,6 +18,7 @@ from anabranch.errors import (
     ValueRefused,
 )
 from anabranch.lifecycle.load_refusals import parked_for
+from anabranch.lifecycle.taking import settle, take
 from anabranch.load.order import Demand, demands
 from anabranch.load.plan import LoadTable
 from anabranch.load.quiet import TrailQuiet
@@ -71,10 +72,23 @@ class Copying:
 
     def _load_level(self, tables: Sequence[LoadTable]) -> None:
         """Load the tables of one level. One that cannot be read any more, because a statement parks it, is left out."""
-        left = list(tables)
+        if not tables:
+            return
+        take(self.job, tables)
+        self._load_those_left(list(tables))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Tell a trail of another job what of its load is here."""
+        if not self.job.captures:
+            with closing(self.target.store()) as store:
+                settle(self.job, store.states.tables(self.name))
+
+    def _load_those_left(self, left: list[LoadTable]) -> None:
         while left:
             try:
-                return self._copy(left)
+                self._copy(left)
+                return
             except (SourceError, RowRefused) as error:
                 parked = self._parked_for(error) if isinstance(error, ValueRefused | RowRefused) else set()
                 if (
@@ -87,7 +101,6 @@ class Copying:
                 if not parked:
                     raise
                 left = [load for load in left if load.schema.id not in parked]
-        return None
 
     def _parked_since(self, tables: Sequence[LoadTable], error: SourceError) -> dict[TableId, str]:
         """Return which of the tables capture has parked, and why. After most errors this waits a while, because capture

@@ -14,6 +14,7 @@ from anabranch.failpoints import reach
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.hopping import POLL_S, THERE, has_whole_load
 from anabranch.lifecycle.load_refusals import may_lack
+from anabranch.lifecycle.taking import begin_anew
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.condition import Waiting
@@ -42,6 +43,7 @@ class Loading(Copying):
             if self.stop():
                 return
         self._all_or(None)
+        self._settle()
         reach("load.done")
         self._hand_on()
         retention.unregister(self.job.trail, self.job.names.load)
@@ -109,6 +111,8 @@ class Loading(Copying):
 
         The checkpoint comes after the states: apply begins where it finds one, with the tables that it finds then.
         """
+        if store.jobs.checkpoint(self.name) is None and not store.states.tables(self.name):
+            begin_anew(self.job)
         with TrailReader(self.job.trail) as trail:
             before_first, end = trail.first() - 1, trail.end()
         retention.hold(self.job.trail, self.job.names.load, before_first)

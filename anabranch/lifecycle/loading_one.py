@@ -14,6 +14,7 @@ from anabranch.errors import (
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.joining import Joining
 from anabranch.lifecycle.load_refusals import may_lack
+from anabranch.lifecycle.taking import ask_again
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.ids import TableId
@@ -21,7 +22,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
 from anabranch.trail import retention
 from anabranch.view.alone import alone
-from anabranch.view.definitions import parked_because
+from anabranch.view.definitions import definitions, parked_because
 from anabranch.view.refusals import refuse_while_cut_over
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class LoadingOne(Copying):
         is_parked = bool(parked_because(self.job, table))
         self._refuse_unfinished(table, state, is_parked)
         begun = state is not None and state.is_loading and not is_parked
+        if not (begun or self.job.captures):
+            self._refuse_unrecorded(table)
         if begun and recreate and joining.stands_otherwise(table):  # its rows would be refused again and again
             if not joining.let_out([table], table):  # before its table goes: apply, or a load, could go on without rows
                 return
@@ -102,6 +105,14 @@ class LoadingOne(Copying):
             not self.job.applies
         ):  # with its rows in the trail it is through; else apply lets go of the trail as it joins
             retention.unregister(self.job.trail, self.job.names.table(table))
+
+    def _refuse_unrecorded(self, table: TableId) -> None:
+        """Raise ValueRefused where the trail of another job has no rows of the table, or has them no more: before the table
+        is taken out."""
+        if (schema := definitions(self.job).get(table)) is not None:
+            ask_again(self.job, table)
+            with closing(self.source.snapshot()) as snapshot:
+                snapshot.bounds(schema, 1)
 
     def _refuse_unfinished(self, table: TableId, state: TableState | None, is_parked: bool) -> None:
         """Refuse a table that waits to be resumed, or that the first load of the job has not brought into the stream."""

@@ -99,6 +99,7 @@ class Exporter:
         try:
             self._state.settle(again)
             self._begin(start)
+            self._state.take_loads(with_load)
         except BaseException:  # whatever it was: let go, and passed on
             self.close()
             raise

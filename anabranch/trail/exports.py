@@ -16,7 +16,7 @@ from pathlib import Path
 
 from anabranch.errors import ConfigError, ParcelMissing, ParcelRefused, TrailCorrupt, TrailLocked
 from anabranch.failpoints import reach
-from anabranch.trail import parcel, retention
+from anabranch.trail import load_readers, parcel, retention
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import to_json
 from anabranch.trail.lock import LockHeld, OsLock, maintenance
@@ -70,6 +70,7 @@ class ExportState:
             message = f"export {name} is being written by {held}"
             raise TrailLocked(message, hint="stop that one first, or give this one another --name") from None
         self.reached, self._next, self.former_directory = self._load()
+        self._told: dict[str, list[int]] = {}  # manifests of which the trail knows that they were exported
 
     @property
     def reader(self) -> str:
@@ -87,6 +88,13 @@ class ExportState:
         known = retention.readers(self._trail).get(self.reader)
         if known is None or known.sequence > self.reached.sequence:
             retention.register(self._trail, self.reader, self.reached.sequence)
+        self._note_loads(self.reached)
+
+    def take_loads(self, is_wanted: bool) -> None:
+        """Say to the trail whether the export has rows of loads in it: else no file of a load stays for it."""
+        known = load_readers.read(self._trail, self.reader)
+        if known.takes_none == is_wanted:
+            load_readers.save(self._trail, self.reader, load_readers.Note(takes_none=not is_wanted))
 
     def settle(self, again: bool) -> None:
         """End what a killed export was about. `again`: a parcel that is nowhere is written anew. Raises ParcelMissing if it is
@@ -126,6 +134,19 @@ class ExportState:
         self._save(reached, None)
         reach("parcel.export.reached")
         retention.advance(self._trail, self.reader, reached.sequence)
+        self._note_loads(reached)
+
+    def _note_loads(self, reached: Reached) -> None:
+        """Note which loads are in parcels: their manifests come behind their files, and are those of now."""
+        found = {}
+        for name, stamp in reached.load.items():
+            if name.endswith(f"/{load_readers.MANIFEST}") and self._told.get(name) != stamp:
+                with suppress(FileNotFoundError, ValueError):
+                    facts, data = os.stat(self._trail / name), read_whole(self._storage, name)
+                    if [facts.st_size, facts.st_mtime_ns] == stamp:
+                        table, load = load_readers.copied_load(data)
+                        found[table], self._told[name] = load, stamp
+        load_readers.note_copied(self._trail, self.reader, found)
 
     def _finish(self, coming: Reached, again: bool) -> None:
         if _has(parcel.folder_of(self.directory, coming.number), coming):
@@ -210,6 +231,7 @@ def forget(trail: Path, name: str, directory: Path) -> bool:
         storage = LocalStorage(trail)
         was = state.reached is not None
         retention.unregister(trail, state.reader)
+        load_readers.forget(trail, state.reader)
         with suppress(FileNotFoundError):
             storage.remove(f"{FOLDER}/{name}.json")
         with suppress(FileNotFoundError):

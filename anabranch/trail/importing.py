@@ -18,7 +18,7 @@ from anabranch.errors import ParcelDamaged, ParcelMissing, ParcelRefused, Storag
 from anabranch.failpoints import reach
 from anabranch.trail import history as histories
 from anabranch.trail import identity as identities
-from anabranch.trail import parcel, published, retention
+from anabranch.trail import load_readers, parcel, published, retention
 from anabranch.trail.exports import clear, sync_folder
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import FORMAT, SegmentName, to_json
@@ -124,6 +124,7 @@ class Importer:
         self._seen.add(number)
         self._removed(number)
         retention.drop_old(self._into, KEPT, jump=self._clock.jump())
+        load_readers.sweep(self._into)
         return manifest
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from anabranch.trail.parcel import ParcelFile
 from anabranch.trail.published import TrailEnd
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.regroup import ChunkGroup, join
+from anabranch.trail.replica_files import GONE
 from anabranch.trail.segment import SegmentWriter
 from anabranch.trail.storage import LocalStorage
 
@@ -137,6 +138,7 @@ def fitting(files: list[LoadFile], size: int) -> list[LoadFile]:
 def _is_of_the_load_alone(name: Path) -> bool:
     """Return whether a file is of the load that is under way, and of no use elsewhere."""
     is_database = name.suffix == ".db" or ".db-" in name.name
+    is_database = is_database or name.name == GONE
     return is_database or name.suffix == ".tmp" or any(part.startswith(".") for part in name.parts)
 
 

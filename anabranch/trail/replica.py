@@ -19,7 +19,7 @@ from pathlib import Path
 from anabranch.errors import StateError, StorageFull, TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail import identity as identities
-from anabranch.trail import published, retention
+from anabranch.trail import load_readers, published, retention
 from anabranch.trail.failures import writing
 from anabranch.trail.format import NEWEST, SegmentName, segment_names, to_json
 from anabranch.trail.history import FILE as HISTORY
@@ -209,6 +209,7 @@ class TrailReplica:
         with suppress(StorageFull):  # the next segment tries it again
             jump = self._clock.jump()
             retention.drop_old(self.directory, self._limits, jump=jump, storage=self._storage)
+            load_readers.sweep(Path(self.directory))
 
     def _publish(self) -> None:
         """Move the published end. What it points at is durable."""

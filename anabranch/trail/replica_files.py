@@ -7,6 +7,7 @@ them is not looked at here, and whatever else lies there is of the job that load
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zlib
@@ -14,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.errors import TrailError
+from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.storage import LocalStorage, Writable, read_whole
@@ -23,6 +24,7 @@ FOLDER = "load"
 LAST = ("manifest.json", "complete.json")  # in this order, behind everything else
 FACTS = ".json"
 COPIED = (".arrow", FACTS)
+GONE = "gone.json"  # beside a manifest: the number of the last load whose files this trail needs no more
 PART = ".part"
 NAME = re.compile(r"load(?:/[\w%@+=,~ -][\w%@+=,~ .-]{0,250}){1,4}")
 
@@ -45,7 +47,7 @@ def load_files(storage: LocalStorage) -> list[LoadFile]:
     for turn in range(len(LAST), -1, -1):
         for folder, _, names in os.walk(storage.directory / FOLDER):
             for name in names:
-                if name.endswith(COPIED) and turn_of(name) == turn:
+                if name.endswith(COPIED) and name != GONE and turn_of(name) == turn:
                     with suppress(FileNotFoundError):  # a load that is begun anew removes the former one's
                         found.append(_named(storage, Path(folder, name)))
     return sorted(found, key=lambda one: (turn_of(one.name), one.name))
@@ -55,6 +57,19 @@ def turn_of(name: str) -> int:
     """Return 0 for a file that may be copied at once, a higher number for one that comes behind those with lower ones."""
     base = os.path.basename(name)
     return LAST.index(base) + 1 if base in LAST else 0
+
+
+def gone_of(storage: LocalStorage, folder: str) -> int:
+    """Return the number of the last load in a table's folder whose files were removed because all readers had them; 0 for none.
+    Raises TrailCorrupt."""
+    name = f"{folder}/{GONE}"
+    try:
+        return int(json.loads(read_whole(storage, name))["load"])
+    except FileNotFoundError:
+        return 0
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "load the table again at the source's site: anabranch load JOB --table T; then remove the file"
+        raise TrailCorrupt(f"{storage.path(name)} cannot be read: {error}", hint=hint) from None
 
 
 def facts_of(storage: LocalStorage, file: LoadFile) -> bytes | None:
@@ -85,8 +100,11 @@ class LoadFilesCopy:
         self._name, self._length = "", 0
 
     def is_wanted(self, offered: LoadFile) -> bool:
-        """Return whether the replica has not got the file yet. Raises TrailError for a name that is none."""
+        """Return whether the replica has not got the file yet, and may need it. Raises TrailError for a name that is none."""
         path = self._path(offered.name)
+        folder, number, _ = ("/".join(offered.name.split("/")[:2]), *f"{offered.name}//".split("/")[2:4])
+        if number.isdecimal() and int(number) <= gone_of(self._storage, folder):
+            return False  # whoever reads this replica has loaded it
         try:
             if path.stat().st_size != offered.size:
                 return True

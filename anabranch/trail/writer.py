@@ -21,7 +21,7 @@ from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import identity as identities
-from anabranch.trail import keys, published, retention
+from anabranch.trail import keys, load_readers, published, retention
 from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import ENCRYPTED, FORMAT, SegmentName
@@ -283,8 +283,9 @@ class TrailWriter:
             self._packer.tick()
 
     def drop_old(self) -> list[str]:
-        """Drop the segments that nobody needs any more (K12). Returns their names."""
+        """Drop the segments and the files of loads that nobody needs any more (K12). Returns the segments' names."""
         jump = self._clock.jump()
+        load_readers.sweep(Path(self.directory))
         return retention.drop_old(self.directory, self._limits, jump=jump, storage=self._storage)
 
     def close(self) -> None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.contracts import Bounds, LogOrder, ValueRules
-from anabranch.errors import TrailError, ValueRefused
+from anabranch.errors import SourceUnavailable, TrailCorrupt, TrailError, ValueRefused
 from anabranch.model.at_target import AtTarget, TextForm
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows import json_texts
@@ -25,6 +26,8 @@ from anabranch.rows.arrow import arrow_type
 from anabranch.rows.lines import cells, escaped_cell, unescape
 from anabranch.rows.raw import parse_text
 from anabranch.trail.reader import TrailReader
+from anabranch.trail.replica_files import gone_of
+from anabranch.trail.storage import LocalStorage
 from anabranch.trail_end import chunk_files, manifests
 from anabranch.trail_end.manifests import Manifest, RecordedChunk
 
@@ -37,11 +40,14 @@ class RecordedRows:
 
     def __init__(self, trail: Path, order: LogOrder) -> None:
         self._trail, self._order = trail, order
+        self._read: dict[TableId, tuple[tuple[int, int], Manifest]] = {}  # rows and their marks are of one load
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         """Return the pieces as they were read: their sizes are the other site's choice. Raises ValueRefused for rows that the
         trail cannot bring up to now: what changed behind them is not all in it any more."""
+        self._read.pop(table.id, None)
         chunks = self._manifest(table).chunks
+        self._refuse_gone(table)
         with TrailReader(self._trail, name="load") as trail:
             for low in sorted({chunk.low for chunk in chunks}):
                 if why := _why_before(trail, self._order, self._order.mark(low)):
@@ -81,7 +87,13 @@ class RecordedRows:
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         chunk = self._chunk(table, bounds)
-        chunk_files.check(self._trail, chunk.file)
+        try:
+            chunk_files.check(self._trail, chunk.file)
+        except TrailCorrupt:
+            if _stamp(self._trail, table) == self._read[table.id][0]:
+                raise
+            why = "its rows were read anew at the source's site while they were read here"
+            raise SourceUnavailable(why, table=str(table.id), hint="nothing: they are read again") from None
         if missing := [name for name in columns if name not in self._manifest(table).columns]:
             why = f"its load at the source's site left out {', '.join(missing)}"
             raise ValueRefused(
@@ -103,14 +115,30 @@ class RecordedRows:
         )
 
     def close(self) -> None:
-        """Do nothing: files are opened as they are read."""
+        """Let another load of a table be read from now on. Files are opened as they are read."""
+        self._read.clear()
 
     def _manifest(self, table: TableSchema) -> Manifest:
-        found = _manifest_of(self._trail, str(table.id), _stamp(self._trail, table))
+        if table.id not in self._read:
+            stamp = _stamp(self._trail, table)
+            self._read[table.id] = stamp, _manifest_of(self._trail, str(table.id), stamp)
+        found = self._read[table.id][1]
         if found.version != table.version:
             why = f"its rows in the trail are of definition {found.version}, the trail is at {table.version}"
             raise ValueRefused(why, table=str(table.id), hint=_again(table))
         return found
+
+    def _refuse_gone(self, table: TableSchema) -> None:
+        """Raise ValueRefused where some of the table's files are not there any more. Whoever calls holds the trail, so those
+        that are there stay."""
+        found = self._manifest(table)
+        why = ""
+        if gone_of(LocalStorage(self._trail), manifests.folder(table.id)) >= found.generation:
+            why = "the load's files are gone: all who read the trail then had loaded them"
+        elif not all((self._trail / chunk.file.name).exists() for chunk in found.chunks):
+            why = "the load's files are not all here"
+        if why:
+            raise ValueRefused(why, table=str(table.id), hint=f"{_again(table)}, then here the same")
 
     def _chunk(self, table: TableSchema, bounds: Bounds) -> RecordedChunk:
         found = next((chunk for chunk in self._manifest(table).chunks if chunk.bounds == bounds), None)
@@ -152,8 +180,6 @@ def _stamp(trail: Path, table: TableSchema) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _manifest_of(trail: Path, table: str, stamp: tuple[int, int]) -> Manifest:
-    from anabranch.model.ids import TableId
-
     found = manifests.load(trail, TableId.parse(table))
     if found is None:
         raise TrailError(f"the manifest of {table} is gone", hint="the trail was changed by hand: restore it")

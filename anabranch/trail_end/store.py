@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from anabranch.errors import Fenced, StateError
+from anabranch.errors import Fenced, StateError, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.cutover import CutoverNote
 from anabranch.model.ddl_changes import DdlChange
@@ -23,6 +24,7 @@ from anabranch.model.table_life import TableState, arrive, note_built, stream
 from anabranch.model.verified import Verified
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
+from anabranch.trail import load_readers
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail_end import manifests
 from anabranch.trail_end.ledger import CHUNK, STATE, Ledger, columns_of, one_state, put_state, recorded, state_of
@@ -135,6 +137,9 @@ class TrailStore:
             kept = [self._through(connection, job, state) for state, _ in states]
             for state in kept:
                 put_state(connection, job, state)
+        through = [manifests.folder(state.source) for state in kept if state.is_streaming]
+        with suppress(StorageFull):  # whoever drops segments tries it again
+            load_readers.sweep(self._trail, through)
         self._note_complete(job)
 
     def forget_table(self, job: str, before: TableState) -> None:

@@ -7,10 +7,12 @@ trail grows meanwhile, and whoever writes it does not notice.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 from anabranch import log
 from anabranch.errors import AnabranchError, SourceUnavailable, StateError, TargetError, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
-from anabranch.trail import retention
+from anabranch.trail import load_readers, retention
 from anabranch.trail.format import SegmentName
 from anabranch.trail.identity import Identity
 from anabranch.trail.outgoing import HistoryPiece, Outgoing, Piece, SegmentPiece
@@ -154,8 +156,10 @@ class _Session:
         self._unsynced = 0
         self._published: deque[tuple[int, float]] = deque(maxlen=SAMPLES)
         self._pinged, self._pings, self._asked = 0.0, 0, dict[int, float]()
-        self._looked, self._offered = 0.0, dict[str, LoadFile]()
+        self._looked, self._offered = -math.inf, dict[str, LoadFile]()
         self._torn = set[str]()  # folders of which something is not as it was offered
+        self._manifests = dict[str, LoadFile]()  # offered, and the trail does not know yet that they are there
+        self._files_asked: int | None = None  # the acknowledgement that has all files which were offered
         self._offers: deque[list[LoadFile]] = deque()
         self._wanted: deque[LoadFile] = deque()
         self._said: Identity | None = None
@@ -225,6 +229,8 @@ class _Session:
         is_kept = known is not None and known.kind == retention.COPY and known.sequence < behind
         if not is_kept:
             retention.register_copy(directory, name, behind)
+        if not held.sequence:
+            load_readers.forget(Path(directory), name)  # a replica that is new has no file of a load
         self._outgoing.start(held)
         if is_kept:
             retention.register_copy(directory, name, behind)
@@ -293,6 +299,22 @@ class _Session:
         while self._wanted and sent < FILE_TURN and not self._stop():
             sent += self._send_file(self._wanted.popleft())
         self._state.files_left = len(self._wanted) + sum(map(len, self._offers))
+        if self._manifests and not self._wanted and not self._offers and self._files_asked is None:
+            self._files_asked = self._syncs + bool(self._unsynced)
+        self._note_files()
+
+    def _note_files(self) -> None:
+        """Note the loads that the other side has, once it has acknowledged all that was sent: their files may go here."""
+        if self._files_asked is None or self._acked < self._files_asked:
+            return
+        storage, found = LocalStorage(self._pump.directory), dict[str, int]()
+        for file in self._manifests.values():
+            if (data := facts_of(storage, file)) is not None:  # else another one is there, which is offered, too
+                with suppress(ValueError):
+                    table, load = load_readers.copied_load(data)
+                    found[table] = load
+        load_readers.note_copied(Path(self._pump.directory), reader_name(self._pump.name), found)
+        self._manifests, self._files_asked = {}, None
 
     def _look(self) -> bool:
         """Offer files of a load that are new, or others than they were; return whether there are any."""
@@ -306,6 +328,7 @@ class _Session:
 
     def _offer(self, files: list[LoadFile]) -> None:
         self._offered.update((one.name, one) for one in files)
+        self._manifests |= {one.name: one for one in files if one.name.endswith(f"/{load_readers.MANIFEST}")}
         self._offers.append(files)
         self._link.say(Kind.OFFER, {"files": [[one.name, one.size, one.sum] for one in files]})
 
@@ -334,6 +357,7 @@ class _Session:
     def _forget(self, file: LoadFile) -> None:
         """Offer it again at the next look, if it is there then."""
         self._torn.add(os.path.dirname(file.name) + "/")
+        self._manifests.pop(file.name, None)
         self._offered.pop(file.name, None)
 
     def _send_bytes(self, file: LoadFile, read: Callable[[int, int], bytes]) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from urllib.parse import unquote
 
 import pytest
 
+from anabranch.config.reading import load_job
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
+from anabranch.trail import load_readers, retention
+from anabranch.view.job_view import JobView
 from rigs.hops import Hops, hops
-from rigs.scenario import Scenario, wait_until
+from rigs.scenario import TARGET_SECRET, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 STALLED = "trail.load.manifest=delay:3600@3"  # of the third table, for as long as the test wants
@@ -40,6 +44,79 @@ def test_tables_are_loaded_while_the_load_at_the_source_goes_on(
     way.there.sync(applied, seconds=120)
     made.assert_identical()
     assert run.stop().code == applied.stop().code == 0
+
+
+GOING = ("trail.load.taken=exit@2", "trail.load.gone=exit@2")
+
+
+@pytest.mark.quick
+def test_files_of_a_load_go_behind_the_last_who_applies_it(
+    mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs apply the trail, one after the other: files stay for the second. A third one comes too late, and says so."""
+    made = scenario(mariadb, *SCHEMA, *fill(2))
+    way = hops(made)
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", ";".join(GOING))
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS_LOG", str(made.directory / "reached"))
+    monkeypatch.setenv(TARGET_SECRET, made.target.server.password or "none")
+    second, late = another(way, "second"), another(way, "late")
+    way.here.run_until_caught_up()
+    retention.register(way.trail, second.names, 0)
+    way.there.run_until_caught_up()
+    way.there.cli("load")  # what was killed behind the last table says now what is there
+    assert set(files(way)) == {name for load in load_readers.stored(way.trail) for name in load.files}
+    assert load_readers.needed_by(way.trail).keys() == {second.names}
+    second.run_until_caught_up()
+    second.cli("load")
+    assert not files(way)
+    late.run_until_caught_up(code=8)
+    table = f"{made.schema}.cell"
+    assert set(late.states().values()) == {"parked"} and "the load's files are gone" in late.reason("cell")
+    assert f"anabranch load JOB --table {table}" in late.reason("cell")
+    refused = way.there.cli("load", "--table", table, code=5).stderr
+    assert "the load's files are gone" in refused and way.there.states()["cell"] == "streaming"
+    made.source.execute("UPDATE cell SET value = 11")
+    run = way.here.start("run")
+    way.here.cli("load", "--table", table)
+    for job in (late, second, way.there):
+        assert files(way)
+        job.cli("load", "--table", table)
+        job.run_until_caught_up(code=8 if job is late else 0)
+        assert job.states()["cell"] == "streaming"
+    assert not files(way)
+    made.assert_identical()
+    assert run.stop().code == 0
+    acted = (made.directory / "reached").read_text()
+    assert all(name in acted for name in GOING), acted
+
+
+@dataclass
+class Another(Scenario):
+    """A further job that applies a trail, into a schema of its own."""
+
+    into: str = ""
+
+    @property
+    def there(self) -> str:
+        return self.into
+
+    @property
+    def names(self) -> str:
+        """The name under which it is registered with the trail."""
+        return JobView(load_job(self.job_file), self.job_file).names.apply
+
+
+def another(way: Hops, name: str) -> Another:
+    kept = {one.name: getattr(way.there, one.name) for one in fields(Scenario) if one.init}
+    said = way.there.job_file.read_text()
+    found = Another(**{**kept, "name": name, "directory": way.there.directory.parent / name}, into=name)
+    said = said.replace(f'name = "{way.there.name}"', f'name = "{name}"', 1)
+    found.job_file.write_text(said.replace(f'target = "{way.there.there}.', f'target = "{name}.'))
+    return found
+
+
+def files(way: Hops) -> list[str]:
+    return sorted(one.relative_to(way.trail).as_posix() for one in (way.trail / "load").rglob("*.arrow"))
 
 
 def manifests(way: Hops) -> dict[str, int]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anabranch.errors import ConfigError, ParcelMissing, ParcelRefused, StateError, StorageFull, TrailError, TrailLocked
 from anabranch.failpoints import VARIABLE, arm
 from anabranch.model.ids import TableId
-from anabranch.trail import exporting, exports, parcel, retention
+from anabranch.trail import exporting, exports, load_readers, parcel, retention
 from anabranch.trail.exporting import Exporter, follow
 from anabranch.trail.importing import Importer
 from anabranch.trail.pack import pack_all
@@ -23,6 +23,7 @@ from anabranch.trail.replica import TrailReplica
 from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.writer import TrailWriter
 from rigs.parcels import SMALL, export, rows_of, same, take_in, write
+from rigs.trail_loads import TABLE, a_load
 
 
 @pytest.fixture
@@ -265,6 +266,37 @@ def test_files_of_a_load_come_along_and_those_that_name_others_last(open_writer,
     take_in(out, copy)
     assert (copy / "load/shop.orders/manifest.json").read_text() == "of another load"
     assert export(trail, out.with_name("bare"), name="bare", with_load=False)[0].files[0].name == "history"
+
+
+def test_files_of_a_load_go_once_they_are_in_parcels_and_do_not_wait_for_exports_without_them(
+    open_writer, samples, paths
+):
+    trail, out, copy = paths
+    writer = open_writer()
+    write(writer, 1, 2)
+    names = a_load(trail)
+    export(trail, out.with_name("bare"), name="bare", with_load=False)
+    retention.register(trail, exports.reader_of("out"), 0)
+    assert load_readers.sweep(trail) == []
+    arm({VARIABLE: "parcel.export.reached=raise:StorageFull"})
+    try:
+        with pytest.raises(StorageFull):
+            export(trail, out, name="out")
+    finally:
+        arm({})
+    assert load_readers.sweep(trail) == []
+    export(trail, out, name="out")
+    assert sorted(load_readers.sweep(trail)) == names
+    take_in(out, copy)
+    assert all((copy / name).exists() for name in names) and not (copy / "loaded").exists()
+    write(writer, 3, 4)
+    later = a_load(trail, 2)
+    export(trail, out, name="out")
+    retention.register(copy, "apply@x.1", 0)
+    load_readers.save(copy, "apply@x.1", load_readers.Note({TABLE: load_readers.Taken(1, 1, True)}))
+    take_in(out, copy)  # it drops what nobody needs
+    assert sorted(path.relative_to(copy).as_posix() for path in copy.rglob("*.arrow")) == later
+    assert exports.forget(trail, "out", out) and not load_readers.read(trail, exports.reader_of("out")).tables
 
 
 def test_one_that_changes_while_it_is_copied_comes_with_the_next_parcel(open_writer, samples, paths, monkeypatch):

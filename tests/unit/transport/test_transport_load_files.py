@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.trail import replica_files
+from anabranch.trail import load_readers, replica_files, retention
+from anabranch.trail.load_readers import Note, Taken
 from anabranch.trail.replica_files import LoadFilesCopy, load_files
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport import link as links
@@ -19,6 +20,7 @@ from anabranch.transport import router as routers
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.link import LinkLost
 from anabranch.transport.messages import Kind
+from rigs.trail_loads import a_load
 from unit.transport.conftest import pair, write
 
 
@@ -183,3 +185,38 @@ def test_a_router_does_not_count_as_silence_that_it_does_not_listen(monkeypatch)
     onward.close()
     for thread in threads:
         thread.join(10)
+
+
+def test_files_go_behind_a_pump_once_the_next_store_has_them(way, writer, tmp_path: Path) -> None:
+    trail, there = tmp_path / "a", tmp_path / "receiver" / "shop"
+    write(writer, 3)
+    names = a_load(trail)
+    pump = way.pump(way.receiver().port)
+    retention.register_copy(trail, pumps.reader_name(pump.name), 0)
+    assert load_readers.sweep(trail) == []
+    pump.run(lambda: False, until_caught_up=True)
+    assert sorted(load_readers.sweep(trail)) == names
+    write(writer, 2)
+    pump.run(lambda: False, until_caught_up=True)
+    assert [one.name for one in load_files(LocalStorage(there)) if one.name.endswith(".arrow")] == names
+    later = a_load(trail, 2)
+    assert load_readers.sweep(trail) == []
+    pump.run(lambda: False, until_caught_up=True)
+    assert sorted(load_readers.sweep(trail)) == later
+    assert set(later) <= {one.name for one in load_files(LocalStorage(there))}
+
+
+def test_what_a_store_has_removed_does_not_come_again(way, writer, tmp_path: Path) -> None:
+    """The files are still in the trail that the pump reads: another reader of it lacks them."""
+    trail, there = tmp_path / "a", tmp_path / "receiver" / "shop"
+    write(writer, 3)
+    names = a_load(trail)
+    retention.register(trail, "apply@slow.1", 0)
+    receiver = way.receiver()
+    way.pump(receiver.port).run(lambda: False, until_caught_up=True)
+    retention.register(there, "apply@quick.2", 0)
+    load_readers.save(there, "apply@quick.2", Note({"shop.orders": Taken(1, 1, True)}))
+    assert sorted(load_readers.sweep(there)) == names
+    write(writer, 2)
+    way.pump(receiver.port).run(lambda: False, until_caught_up=True)
+    assert not list(there.rglob("*.arrow")) and len(list(trail.rglob("*.arrow"))) == 2
