@@ -5,16 +5,32 @@ What does not live here: judging (`manager/alerts.py`), sending (`manager/notify
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from anabranch.api.asking import Asks, TheManager
-from anabranch.manager.alert_rules import Rule, as_text
+from anabranch.manager.alert_rules import Kind, Rule, as_text
 from anabranch.manager.alerts import Alert, seen
 from anabranch.manager.callers import Role
 
 routes = APIRouter(prefix="/alerts", tags=["alerts"])
+Number = Annotated[float, Field(strict=True)]  # neither text nor true
+
+
+@dataclass(frozen=True)
+class RuleWanted:
+    """A rule as it is to be."""
+
+    name: str
+    kind: Kind
+    threshold: Number = 0.0
+    jobs: str = "*"
+    for_s: Number = 60.0
+    calm_s: Number = 60.0
+    repeat_hours: Number = 24.0
 
 
 @routes.get("")
@@ -35,10 +51,11 @@ def rules(manager: TheManager, caller: Asks) -> list[Rule]:
 
 
 @routes.put("/rules")
-def set_rules(manager: TheManager, caller: Asks, body: list[Rule]) -> list[Rule]:
+def set_rules(manager: TheManager, caller: Asks, body: list[RuleWanted]) -> list[Rule]:
     """Let these be the rules, all of them, from now on."""
     caller.require(Role.ADMINISTRATOR)
     before = as_text(manager.alert_rules.all())
-    manager.alert_rules.set(body, caller.name)
-    manager.audit.note(caller, "alert_rules_changed", before=before, after=as_text(body))
-    return body
+    wanted = [Rule(**vars(one)) for one in body]
+    manager.alert_rules.set(wanted, caller.name)
+    manager.audit.note(caller, "alert_rules_changed", before=before, after=as_text(wanted))
+    return wanted

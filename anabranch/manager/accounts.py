@@ -84,10 +84,10 @@ class Accounts:
     def change(self, name: str, role: Role, jobs: tuple[str, ...]) -> None:
         """Give a user another role and other jobs; its logins end. Raises UnknownName; ConfigError for the last administrator
         of all jobs."""
-        user = self.user(name)
-        if role is not Role.ADMINISTRATOR or EVERY_JOB not in jobs:
-            self._require_another(user)
-        with self._store.writing() as connection:
+        with self._store.writing() as connection:  # two who leave at once: the second one finds that it is the last
+            user = self.user(name)
+            if role is not Role.ADMINISTRATOR or EVERY_JOB not in jobs:
+                self._require_another(user)
             connection.execute("UPDATE user SET role = ?, jobs = ? WHERE name = ?", (role, " ".join(jobs), name))
             connection.execute("DELETE FROM session WHERE user = ?", (name,))
 
@@ -107,13 +107,14 @@ class Accounts:
 
     def remove(self, name: str) -> None:
         """Remove a user, and end its sessions. Raises UnknownName; ConfigError for the last administrator of all jobs."""
-        self._require_another(self.user(name))
         with self._store.writing() as connection:
+            self._require_another(self.user(name))
             connection.execute("DELETE FROM user WHERE name = ?", (name,))
 
     def _require_another(self, user: User) -> None:
-        others = [one for one in self.all() if one.role is Role.ADMINISTRATOR and EVERY_JOB in one.jobs and one != user]
-        if not others:
+        """Raise ConfigError for the last administrator of all jobs. Anybody else may go, also where there is none."""
+        over_all = [one for one in self.all() if one.role is Role.ADMINISTRATOR and EVERY_JOB in one.jobs]
+        if over_all == [user]:
             raise ConfigError(f"{user.name} is the last administrator", hint="make another one first")
 
 

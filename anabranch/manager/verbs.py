@@ -58,7 +58,7 @@ OFFERED: Mapping[str, Needs] = {
     "trail show": Needs(OPERATOR),  # values of rows
     "trail prune": Needs(ADMINISTRATOR),
     "trail rekey": Needs(ADMINISTRATOR),
-    "conflicts ls": Needs(VIEWER),
+    "conflicts ls": Needs(OPERATOR),  # values of rows, with --json all of them
     "conflicts show": Needs(OPERATOR),  # values of rows
     "conflicts forget": Needs(OPERATOR),
     "ddl ls": Needs(VIEWER),
@@ -67,7 +67,7 @@ OFFERED: Mapping[str, Needs] = {
     "ddl approve": Needs(OPERATOR),
     "ddl skip": Needs(OPERATOR),
     "ddl replace": Needs(ADMINISTRATOR),  # runs any statement as the job's user
-    "parked ls": Needs(VIEWER),
+    "parked ls": Needs(OPERATOR),  # values of rows that are set aside, with --json all of them
     "parked show": Needs(OPERATOR),  # values of rows
     "parked resume": Needs(OPERATOR),
     "parked reload": Needs(OPERATOR),

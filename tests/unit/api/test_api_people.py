@@ -46,6 +46,24 @@ def test_a_user_comes_changes_and_goes(client: TestClient, manager: Manager) -> 
     assert "user_changed" in told and other not in told and made.json()["password"] not in told
 
 
+def test_users_come_and_go_where_no_user_is_an_administrator_of_all_jobs(client: TestClient, manager: Manager) -> None:
+    """An administrator may be a token, or have come by a provider; only the last user who is one stays."""
+    who = bearer(manager, Role.ADMINISTRATOR)
+    for name, role, jobs in (("bob", "viewer", ["*"]), ("eve", "administrator", ["web-*"])):
+        client.post(f"{API}/users", json={"name": name, "role": role, "jobs": jobs}, headers=who)
+    assert client.put(f"{API}/users/bob", json={"role": "operator"}, headers=who).status_code == 200
+    assert client.delete(f"{API}/users/eve", headers=who).status_code == 204
+    assert client.put(f"{API}/users/bob", json={"role": "administrator"}, headers=who).status_code == 200
+    assert (
+        client.put(f"{API}/users/bob", json={"role": "administrator", "jobs": ["shop"]}, headers=who).status_code == 422
+    )
+    client.post(f"{API}/users", json={"name": "eve", "role": "viewer"}, headers=who)
+    assert client.put(f"{API}/users/eve", json={"role": "operator"}, headers=who).status_code == 200, "one stays"
+    assert client.delete(f"{API}/users/bob", headers=who).status_code == 422
+    client.put(f"{API}/users/eve", json={"role": "administrator"}, headers=who)
+    assert client.delete(f"{API}/users/bob", headers=who).status_code == 204
+
+
 def test_a_token_is_made_counts_and_is_revoked(client: TestClient, manager: Manager) -> None:
     who = bearer(manager, Role.ADMINISTRATOR)
     wanted = {"role": "viewer", "name": "ci", "jobs": ["shop"], "days": 7}

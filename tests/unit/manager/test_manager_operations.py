@@ -175,6 +175,8 @@ def test_what_is_not_offered_or_names_a_file_is_refused(manager: Manager, verb: 
         ("cutover", ["--plan", "--abort"], Role.OPERATOR),
         ("cutover", ["--status", "--wait=1"], Role.OPERATOR),
         ("setup", [], Role.VIEWER),
+        ("conflicts ls", ["--json"], Role.OPERATOR),
+        ("parked ls", [], Role.OPERATOR),
         ("setup", ["--execute"], Role.ADMINISTRATOR),
         ("trace", ["--level", "debug"], Role.VIEWER),
         ("trace", ["--log", "debug"], Role.OPERATOR),
