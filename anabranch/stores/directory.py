@@ -20,10 +20,9 @@ from anabranch.config.store_urls import StoreUrl
 from anabranch.errors import AnabranchError, ConfigError, Side
 from anabranch.stores.contract import Found, Guarantees, ObjectExists, ObjectMissing
 from anabranch.stores.failures import Failures
-from anabranch.stores.names import checked, is_hidden
+from anabranch.stores.folders import ABANDONED_S, UPLOADS, Entry, below
+from anabranch.stores.names import checked
 
-UPLOADS = ".uploads"  # what is not whole yet
-ABANDONED_S = 24 * 3600.0  # an upload that nobody has written to for so long was cut in half
 BLOCK = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _RIGHTS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -97,7 +96,7 @@ class DirectoryStore:
         """Yield objects in the order of their names; the names of a folder, and of those above it, are in memory."""
         with self._reading(prefix):
             self._look()
-            yield from self._below(prefix.rpartition("/")[0], prefix)
+            yield from below(self._listed, prefix)
 
     def delete(self, name: str) -> None:
         path = self.root / checked(name)
@@ -115,23 +114,13 @@ class DirectoryStore:
         if not is_there:
             raise self._failures.wrong(f"{self.root.parent} is no directory", hint="name a directory")
 
-    def _below(self, folder: str, prefix: str) -> Iterator[Found]:
-        place = f"{folder}/" if folder else ""
-        try:
-            with os.scandir(self.root / folder) as entries:
-                # A folder stands where the names in it stand: "a-b" comes before "a/b".
-                inside = sorted(
-                    f"{place}{entry.name}{'/' * entry.is_dir()}" for entry in entries if not is_hidden(entry.name)
-                )
-        except (FileNotFoundError, NotADirectoryError):
-            return  # removed meanwhile, or never made
-        for name in inside:
-            if name.endswith("/"):
-                if name.startswith(prefix) or prefix.startswith(name):
-                    yield from self._below(name[:-1], prefix)
-            elif name.startswith(prefix):
+    def _listed(self, folder: str) -> list[Entry]:
+        found: list[Entry] = []
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.root / folder) as entries:
+            for entry in entries:
                 with suppress(FileNotFoundError):
-                    yield Found(name, os.stat(self.root / name).st_size)
+                    found.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
+        return found
 
     @contextmanager
     def _uploaded(self, content: bytes) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from anabranch.stores.contract import ObjectStore
 STORES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "objects": ("anabranch.stores.directory:open_directory", "", ()),
     "s3": ("anabranch.stores.s3:open_s3", "s3", ("boto3", "botocore", "urllib3")),
+    "sftp": ("anabranch.stores.sftp:open_sftp", "sftp", ("asyncssh", "cryptography")),
 }
 
 

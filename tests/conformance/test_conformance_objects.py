@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from anabranch.config.store_urls import parse_store_url
 from anabranch.errors import Side
-from anabranch.stores.directory import UPLOADS
+from anabranch.stores.folders import UPLOADS
 from anabranch.stores.opening import open_store
 from anabranch.testing.conformance import objects
 from anabranch.testing.conformance.objects import Place
+from anabranch.testing.openssh import SftpServer, start_sftp
+from anabranch.testing.processes import give_away
 from rigs.s3_server import S3Server, s3_server
 
-STORES = ("directory", "s3", "s3 that overwrites")
+STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links")
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +34,31 @@ def overwriting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SftpServer]:
+    """Run OpenSSH's server."""
+    server = start_sftp(tmp_path_factory.mktemp("sftp"))
+    yield server
+    server.daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def linkless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SftpServer]:
+    """Run one that knows neither links nor how to make a file durable."""
+    server = start_sftp(tmp_path_factory.mktemp("linkless"), "-P hardlink,fsync")
+    yield server
+    server.daemon.stop()
+
+
 @pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Make an empty place in a store of each kind."""
     if request.param == "directory":
-        return directory(tmp_path)
+        return directory(tmp_path, f"trail+objects://{tmp_path}/shop")
+    if request.param in ("sftp", "sftp without links"):
+        server = request.getfixturevalue("sftp" if request.param == "sftp" else "linkless")
+        give_away(tmp_path)
+        return directory(tmp_path, server.url(tmp_path / "shop"))
     if request.param == "s3":
         return bucket(request.getfixturevalue("s3"), tmp_path, 1_100)  # more than a page
     return bucket(request.getfixturevalue("overwriting"), tmp_path, 100)
@@ -46,14 +68,22 @@ def opened(url: str) -> Callable[[], objects.ObjectStore]:
     return lambda: open_store(parse_store_url(url, {}), Side.TARGET)
 
 
-def directory(tmp_path: Path) -> Place:
+def directory(tmp_path: Path, url: str) -> Place:
     uploads = tmp_path / "shop" / UPLOADS
 
     def half(name: str, content: bytes) -> None:
-        uploads.mkdir(parents=True, exist_ok=True)
+        uploads.mkdir(exist_ok=True)
         (uploads / "cut.tmp").write_bytes(content)
 
-    return Place(opened(f"trail+objects://{tmp_path}/shop"), half)
+    def fill(names: Sequence[str]) -> None:
+        for folder in {(tmp_path / "shop" / name).parent for name in names}:
+            folder.mkdir(parents=True)
+        for name in names:
+            (tmp_path / "shop" / name).write_bytes(b"x")
+        for path in (tmp_path / "shop").rglob("*"):
+            give_away(path)
+
+    return Place(opened(url), half, fill=fill)
 
 
 def bucket(server: S3Server, tmp_path: Path, many: int) -> Place:

@@ -15,7 +15,8 @@ from anabranch.config.store_urls import parse_store_url
 from anabranch.errors import ConfigError, Side, SourceUnavailable, StorageFull, TargetUnavailable
 from anabranch.stores import directory
 from anabranch.stores.contract import ObjectExists
-from anabranch.stores.directory import ABANDONED_S, UPLOADS, DirectoryStore
+from anabranch.stores.directory import DirectoryStore
+from anabranch.stores.folders import ABANDONED_S, UPLOADS
 from anabranch.stores.opening import open_store
 from rigs.disk import IS_ROOT, fill, small_disk
 
