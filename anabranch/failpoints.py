@@ -88,6 +88,16 @@ POINTS = {
     "pump.welcome": "the next hop has said what it has, nothing is sent yet",
     "pump.sent": "a piece of the trail is sent, nobody has asked whether it came",
     "pump.acknowledged": "the next store has what was sent, the trail is held for it still",
+    # a trail in a store of objects
+    "store.begun": "a pump knows where the trail in a store ends, it has put nothing yet",
+    "store.put": "a piece is in the store, the pump has not noted it",
+    "store.noted": "a piece is noted beside the trail, which is held for it still",
+    "store.removing": "that old pieces of a store go is written there, they are still there",
+    "store.registered": "a reader of a store has its object there, it has read nothing yet",
+    "store.read": "a piece was read out of a store and is whole, nothing of it is in the replica",
+    "store.applied": "a piece is in the replica, durably, it is not noted beside it",
+    "store.marked": "that the replica has a piece is noted beside it, the store does not know",
+    "store.acknowledged": "the store knows what a reader has",
     # change tables
     "changes.noted": "a MySQL has noted which change tables are to come, none of them is there",
     "changes.following": "a MySQL has noted which instances of tables are to come to a job that runs, none of them is there",

@@ -28,9 +28,19 @@ def _hop(hop: Mapping[str, Any]) -> Iterable[str]:
     yield f"lag         {hop['lag']:.1f} s, {hop['left']:,} bytes{files}"
     for name, seconds in hop["legs"]:
         yield f"hop         {name}  {1000 * seconds:.1f} ms there and back"
+    if store := hop.get("store"):
+        yield f"store       {_store(store)}"
     yield from _behind(hop["behind"], "")
     if hop["error"]:
         yield f"last error  {hop['error']}"
+
+
+def _store(store: Mapping[str, Any]) -> str:
+    """Show what is in a store of objects, of who writes there; how many pieces are to come, of who reads."""
+    number, seconds = store.get("pieces", 0), store.get("seconds")
+    which = f" ({store['first']} to {store['last']})" if "first" in store and number else ""
+    what = "pieces there" + which if "taken" not in store else f"pieces to take, of {store['last']:,}"
+    return f"{number:,} {what}" + (f"; {1000 * seconds:.0f} ms for the last one" if seconds is not None else "")
 
 
 def _behind(pumps: Iterable[Mapping[str, Any]], indent: str) -> Iterable[str]:

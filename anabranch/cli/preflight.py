@@ -74,11 +74,11 @@ def preflight(
     from anabranch.errors import PreflightFailed
 
     if is_pump_file(job):
-        from anabranch.job.hopping import PumpJob
+        from anabranch.job.hopping import pump_job
 
-        found = PumpJob(job).check()
+        found = pump_job(job).check()
         if as_json:
-            write_json({"version": 1, "job": PumpJob(job).name, "problems": found})
+            write_json({"version": 1, "job": pump_job(job).name, "problems": found})
         if found:
             raise PreflightFailed("; ".join(found))
         return

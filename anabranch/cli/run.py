@@ -38,9 +38,9 @@ def run(job: str, until_caught_up: bool, seconds: float | None) -> None:
     from anabranch.config.hop_files import is_pump_file
 
     if is_pump_file(job):
-        from anabranch.job.hopping import PumpJob
+        from anabranch.job.hopping import pump_job
 
-        PumpJob(job).run(until_caught_up=until_caught_up, seconds=seconds)
+        pump_job(job).run(until_caught_up=until_caught_up, seconds=seconds)
         return
     from anabranch.job import Job
 

@@ -36,9 +36,9 @@ def status(job: str, as_json: bool, reset_counters: bool) -> None:
     """Show state, parts, positions, lag, counters and every table."""
     if _is_pump(job):
         from anabranch.cli import hop_text
-        from anabranch.job.hopping import PumpJob
+        from anabranch.job.hopping import pump_job
 
-        hop = PumpJob(job).status()
+        hop = pump_job(job).status()
         if as_json:
             write_json(hop)
         else:

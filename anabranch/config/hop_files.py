@@ -166,6 +166,10 @@ class Sending(Section):
     """A limit of bytes a second, or a list of limits by hours; outside of these there is none."""
     compress: bool = False
     """Compress what is sent (zstd). Frames of a trail are compressed in part; text and small frames become smaller still."""
+    interval_s: float = Field(default=1.0, ge=0, le=3600)
+    """To a store of objects: what is not a full piece (8 MB) goes out after so many seconds."""
+    retain_hours: int = Field(default=24, ge=0, le=8784)
+    """In a store of objects: how long a piece stays that every reader has."""
 
 
 class PumpRetry(Section):

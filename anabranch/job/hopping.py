@@ -27,10 +27,14 @@ from anabranch.config.hop_files import (
     parse_rate,
     parse_trail_url,
 )
-from anabranch.errors import ConfigError, NotCaughtUp, Problem, StateError, TargetUnavailable
+from anabranch.config.store_urls import StoreUrl, is_store_url
+from anabranch.errors import ConfigError, NotCaughtUp, Problem, Side, StateError, TargetUnavailable
+from anabranch.job import store_jobs
 from anabranch.job.signals import Stop
+from anabranch.job.store_jobs import FetchJob
+from anabranch.stores.opening import open_store
 from anabranch.trail import retention
-from anabranch.trail.lock import LockHeld, OsLock, holder
+from anabranch.trail.lock import OsLock, holder
 from anabranch.trail.reader import exists
 from anabranch.trail.retention import RetentionLimits
 from anabranch.transport import hop_state
@@ -40,11 +44,21 @@ from anabranch.transport.pump import LONGEST_PAUSE, Pump, reader_name
 from anabranch.transport.receiver import Receiver
 from anabranch.transport.router import Route, Router
 from anabranch.transport.server import Server, listening
+from anabranch.transport.store_pump import StorePump
 from anabranch.transport.tls import Allowed, Certificates, connected, context
 
 
+def pump_job(path: str | Path) -> PumpJob | FetchJob:
+    """Return the job of a file whose ends are two trails. Raises ConfigError."""
+    file = load_hop_file(PumpFile, path)
+    if not is_store_url(file.source.url):
+        return PumpJob(path)
+    target = _url(path, "[target] url", file.target.url, ("file",))
+    return FetchJob(path, file, store_jobs.parsed(path, "[source] url", file.source.url), target)
+
+
 class PumpJob:
-    """A job whose ends are two trails."""
+    """A job whose ends are two trails, the source in a directory."""
 
     def __init__(self, path: str | Path) -> None:
         """Read the file. Raises ConfigError."""
@@ -52,10 +66,10 @@ class PumpJob:
         self.file = load_hop_file(PumpFile, path)
         self.name = self.file.name
         self.source = _url(path, "[source] url", self.file.source.url, ("file",))
-        self.target = _url(path, "[target] url", self.file.target.url, ("file", "tls", "tcp"))
+        self.target = _target(path, self.file.target.url)
         if self.target.path == self.source.path and self.target.kind == "file":
             raise ConfigError(f"{path}: [source] url and [target] url are one directory", hint="name another one")
-        self._tls = _client(self.target)
+        self._tls = _client(self.target) if isinstance(self.target, TrailUrl) else None
 
     @property
     def directory(self) -> Path:
@@ -64,7 +78,9 @@ class PumpJob:
     def check(self) -> list[str]:
         """Return what stands in the way of a run, nothing where it could begin."""
         found = [] if exists(self.directory) else [f"there is no trail in {self.directory}: start what writes it first"]
-        if self.target.kind != "file":
+        if isinstance(self.target, StoreUrl):
+            found += store_jobs.problems(self.target, Side.TARGET, self.name)
+        elif self.target.kind != "file":
             try:
                 connected(self.target.host, self.target.port, self._tls).close()
             except LinkLost as error:
@@ -111,37 +127,44 @@ class PumpJob:
     def _locked(self) -> OsLock:
         if not exists(self.directory):
             raise StateError(f"there is no trail in {self.directory}", hint="start what writes it first", job=self.name)
-        self._lock_file.parent.mkdir(exist_ok=True)
-        try:
-            return OsLock(self._lock_file)
-        except LockHeld as held:
-            hint = "stop that one first: two would take the connection from each other"
-            raise StateError(f"the pump is running: {held}", hint=hint, job=self.name) from None
+        return store_jobs.locked(self._lock_file, self.name)
 
     def _pump(self, stack: ExitStack, stop: Callable[[], bool]) -> Pump:
-        limits, retry = self.file.trail, self.file.retry.target
-        target = self.target
-        name = target.path if target.kind != "file" else Path(target.path).name
-        give_up = None if retry.give_up_s in (None, -1) else float(retry.give_up_s or 0)
+        limits, retry, target = self.file.trail, self.file.retry.target, self.target
+        limiter, longest = _limiter(limits.bandwidth), float(retry.interval_s or LONGEST_PAUSE)
+        give_up = store_jobs.give_up(self.file)
+        if isinstance(target, StoreUrl):
+            return StorePump(
+                self.directory,
+                self.name,
+                target.name,
+                lambda: open_store(target, Side.TARGET),
+                to=str(target),
+                limiter=limiter,
+                compress=limits.compress,
+                longest_pause=longest,
+                give_up=give_up,
+                interval=limits.interval_s,
+                keep=limits.retain_hours * 3600.0,
+            )
         return Pump(
             self.directory,
             self.name,
-            name,
-            self._local(stack, stop) if target.kind == "file" else self._remote,
+            target.path if target.kind != "file" else Path(target.path).name,
+            self._local(stack, stop, target) if target.kind == "file" else lambda: self._remote(target),
             to=str(target),
-            limiter=_limiter(limits.bandwidth),
+            limiter=limiter,
             compress=limits.compress,
-            longest_pause=float(retry.interval_s or LONGEST_PAUSE),
+            longest_pause=longest,
             give_up=give_up,
         )
 
-    def _remote(self) -> Link:
-        where = f"{self.target.host}:{self.target.port}"
-        return Link(connected(self.target.host, self.target.port, self._tls), where)
+    def _remote(self, target: TrailUrl) -> Link:
+        return Link(connected(target.host, target.port, self._tls), f"{target.host}:{target.port}")
 
-    def _local(self, stack: ExitStack, stop: Callable[[], bool]) -> Callable[[], Link]:
+    def _local(self, stack: ExitStack, stop: Callable[[], bool], target: TrailUrl) -> Callable[[], Link]:
         """Return a way to a receiver in this process, for a trail of the same machine."""
-        folder = Path(self.target.path).parent
+        folder = Path(target.path).parent
         folder.mkdir(parents=True, exist_ok=True)
         ends = threading.Event()
         stack.callback(ends.set)
@@ -255,6 +278,12 @@ def _limiter(found: Any) -> Limiter:
         start, end = one.minutes
         hours.append(Hours(start, end, parse_rate(one.limit) if one.limit else None))
     return Limiter(None, tuple(hours))
+
+
+def _target(path: str | Path, text: str) -> TrailUrl | StoreUrl:
+    if is_store_url(text):
+        return store_jobs.parsed(path, "[target] url", text)
+    return _url(path, "[target] url", text, ("file", "tls", "tcp"))
 
 
 def _url(path: str | Path, key: str, text: str, kinds: tuple[str, ...], *, is_named: bool = True) -> TrailUrl:

@@ -11,11 +11,11 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch import log
 from anabranch.errors import AnabranchError, SourceUnavailable, StateError, TargetError, TargetUnavailable, TrailError
@@ -29,6 +29,7 @@ from anabranch.trail.replica_files import LoadFile, facts_of, load_files, turn_o
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.hop_state import HopState
+from anabranch.transport.lag import Lag
 from anabranch.transport.link import BEAT, Link, LinkLost
 from anabranch.transport.messages import OPTIONAL, VERSION, Kind, Message, ProtocolError
 
@@ -40,7 +41,6 @@ LOOK, LOOK_IDLE, IDLE = 0.003, 0.02, 1.0  # seconds between two looks at the tra
 NOTE = 1.0
 FILES = 500  # of a load, offered at once
 FILE_PIECE, FILE_TURN = 256 * 1024, 4 << 20  # bytes of load files in a message, and between two looks at the trail
-SAMPLES = 4096
 LEG = 1e9  # seconds; nothing takes so long
 FARTHEST = 1 << 62  # numbers of a place are below
 
@@ -50,11 +50,50 @@ def reader_name(name: str) -> str:
     return f"pump {name}"
 
 
+def go_on_behind(directory: Path, name: str, outgoing: Outgoing, held: Held) -> None:
+    """Go on behind what the replica has, and register that: going back before anything is read, else only once it is seen
+    that the replica is of this trail, for until then what is registered keeps what it may need. Raises what `start` does."""
+    reader, behind = reader_name(name), outgoing.behind(held)
+    known = retention.readers(directory).get(reader)
+    is_kept = known is not None and known.kind == retention.COPY and known.sequence < behind
+    if not is_kept:
+        retention.register_copy(directory, reader, behind)
+    if not held.sequence:
+        load_readers.forget(directory, reader)  # a replica that is new has no file of a load
+    outgoing.start(held)
+    if is_kept:
+        retention.register_copy(directory, reader, behind)
+
+
+def note_loads(directory: Path, name: str, manifests: Iterable[LoadFile]) -> None:
+    """Note the loads of these manifests as durable at the next store, with all their files: these may go here."""
+    storage, found = LocalStorage(directory), dict[str, int]()
+    for file in manifests:
+        if (data := facts_of(storage, file)) is not None:  # else another one is there, which comes, too
+            with suppress(ValueError):
+                table, load = load_readers.copied_load(data)
+                found[table] = load
+    load_readers.note_copied(directory, reader_name(name), found)
+
+
+class Session(Protocol):
+    """One try of a pump. `was_welcome`: the other side was there, so that the next try comes soon."""
+
+    was_welcome: bool
+
+    def run(self) -> bool:
+        """Send until something is in the way, which is raised. Returns whether all was sent that was asked for, or the pump was
+        asked to stop."""
+
+
 class Pump:
     """`name`: of the pump, for registration and hops; `trail`: what the trail is called at the next hop; `connect`: opens a
     connection, raises LinkLost.
 
     Delivery: every transaction of the trail, in order, once: the replica says from where on."""
+
+    passing: tuple[type[Exception], ...] = (LinkLost, ProtocolError, SourceUnavailable, FileNotFoundError)
+    """What another try may mend."""
 
     def __init__(
         self,
@@ -85,11 +124,11 @@ class Pump:
         with Outgoing(self.directory) as outgoing:
             self._register(outgoing)
             while not stop():
-                session = _Session(self, outgoing, stop, until_caught_up)
+                session = self._session(outgoing, stop, until_caught_up)
                 try:
                     if session.run():
                         return
-                except (LinkLost, ProtocolError, SourceUnavailable, FileNotFoundError) as error:
+                except self.passing as error:
                     if stop():  # a file that is not found was packed or dropped since the look
                         break
                     if session.was_welcome:
@@ -111,6 +150,9 @@ class Pump:
         """Note how far it is."""
         self._noted, self.state.at = time.monotonic(), time.time()
         self.state.save(self.directory)
+
+    def _session(self, outgoing: Outgoing, stop: Callable[[], bool], until_caught_up: bool) -> Session:
+        return _Session(self, outgoing, stop, until_caught_up)
 
     def _register(self, outgoing: Outgoing) -> None:
         if reader_name(self.name) not in retention.readers(self.directory):
@@ -154,7 +196,7 @@ class _Session:
         self._link: Link
         self._syncs = self._acked = 0
         self._unsynced = 0
-        self._published: deque[tuple[int, float]] = deque(maxlen=SAMPLES)
+        self._lag = Lag()
         self._pinged, self._pings, self._asked = 0.0, 0, dict[int, float]()
         self._looked, self._offered = -math.inf, dict[str, LoadFile]()
         self._torn = set[str]()  # folders of which something is not as it was offered
@@ -214,26 +256,12 @@ class _Session:
             raise ProtocolError(f"{self._link.peer} answers with a message of kind {answer.kind}")
         held = _held(answer)
         self._link.trust()
-        self._start(held)
+        go_on_behind(pump.directory, pump.name, self._outgoing, held)
         self.was_welcome = True
         self._state.state, self._state.error = "sending", ""
         self._state.acknowledged, self._held = held.sequence, held
         log.get().info("hop_begun", trail=pump.trail, to=self._link.peer, sequence=held.sequence)
         reach("pump.welcome")
-
-    def _start(self, held: Held) -> None:
-        """Go on behind what the replica has, and register that: going back before anything is read, else only once it is seen
-        that the replica is of this trail, for until then what is registered keeps what it may need."""
-        directory, name, behind = self._pump.directory, reader_name(self._pump.name), self._outgoing.behind(held)
-        known = retention.readers(directory).get(name)
-        is_kept = known is not None and known.kind == retention.COPY and known.sequence < behind
-        if not is_kept:
-            retention.register_copy(directory, name, behind)
-        if not held.sequence:
-            load_readers.forget(Path(directory), name)  # a replica that is new has no file of a load
-        self._outgoing.start(held)
-        if is_kept:
-            retention.register_copy(directory, name, behind)
 
     def _refused(self, answer: Message) -> None:
         message = f"{self._link.peer} refuses the trail {self._pump.trail!r}: {answer.head.get('message')}"
@@ -307,13 +335,7 @@ class _Session:
         """Note the loads that the other side has, once it has acknowledged all that was sent: their files may go here."""
         if self._files_asked is None or self._acked < self._files_asked:
             return
-        storage, found = LocalStorage(self._pump.directory), dict[str, int]()
-        for file in self._manifests.values():
-            if (data := facts_of(storage, file)) is not None:  # else another one is there, which is offered, too
-                with suppress(ValueError):
-                    table, load = load_readers.copied_load(data)
-                    found[table] = load
-        load_readers.note_copied(Path(self._pump.directory), reader_name(self._pump.name), found)
+        note_loads(self._pump.directory, self._pump.name, self._manifests.values())
         self._manifests, self._files_asked = {}, None
 
     def _look(self) -> bool:
@@ -385,7 +407,7 @@ class _Session:
             self._hear(message)
         self._link.refuse_silence()
         if self._pump.is_note_due():
-            self._state.lag = time.monotonic() - self._published[0][1] if self._published else 0.0
+            self._state.lag = self._lag.seconds()
             self._state.left = self._outgoing.bytes_left(self._held)
             self._pump.note()
 
@@ -426,8 +448,7 @@ class _Session:
         self._state.acknowledged, self._state.state = held.sequence, "sending"
         behind = head.get("behind")
         self._state.behind = [one for one in behind if isinstance(one, dict)] if isinstance(behind, list) else []
-        while self._published and self._published[0][0] <= held.sequence:
-            self._published.popleft()
+        self._lag.acknowledge(held.sequence)
         self._held = held
 
     def _want(self, places: object) -> None:
@@ -455,8 +476,7 @@ class _Session:
 
     def _see(self, sequence: int) -> None:
         self._state.published = sequence
-        if not self._published or self._published[-1][0] < sequence:
-            self._published.append((sequence, time.monotonic()))
+        self._lag.see(sequence)
 
     def _is_done(self, sequence: int) -> bool:
         """Return whether all is there, also of the files: what was written since the last look at them is offered now."""

@@ -63,6 +63,12 @@ def pump_file(folder: Path, source: Path, target: str, more: str = "") -> Path:
     return written(folder / "pump.toml", f'name = "hop"\n{ends}{more}\n[retry.target]\ninterval_s = 1\n')
 
 
+def fetch_file(folder: Path, store: str, to: Path) -> Path:
+    """A pump that brings a trail out of a store of objects."""
+    ends = f'[source]\nurl = "{store}"\n[target]\nurl = "trail+file://{to}"\n'
+    return written(folder / "fetch.toml", f'name = "fetch"\n{ends}[retry.target]\ninterval_s = 1\n')
+
+
 def written(file: Path, text: str) -> Path:
     file.write_text(text)
     return file

@@ -48,6 +48,9 @@ READ_IN = {
     "manager/sessions.py": "when a login ends; no row hangs on it",
     "manager/oidc/sessions.py": "when a login by a provider ends; no row hangs on it",
     "transport/pump.py": "shown: when it was noted how far a pump is",
+    "transport/store_pump.py": "shown: when a piece was made",
+    "transport/store_source.py": "shown: when it was noted how far a pump is, and how old the last piece is that came",
+    "transport/store_retention.py": "how long a piece stays that every reader has: nobody needs it any more",
     "cli/main.py": "the name of a file with a traceback",
 }
 

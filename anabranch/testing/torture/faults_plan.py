@@ -45,7 +45,7 @@ WRITES = (
 )
 # Of a trail that goes to another place, which no history of one job reaches.
 ELSEWHERE = frozenset(
-    name for name in POINTS if name.startswith(("trail.replica", "pump.", "parcel.export", "parcel.import"))
+    name for name in POINTS if name.startswith(("trail.replica", "pump.", "store.", "parcel.export", "parcel.import"))
 )
 # Not reached in every history, some in few: these have the less of the exits that are drawn.
 RARE = frozenset(

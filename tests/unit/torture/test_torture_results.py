@@ -20,6 +20,7 @@ KEPT = RUN["failpoints"]
 KILLS = "live/test_cutover_kills.py::test_rule_24_pitfall_74_a_kill_at_every_place_there_and_back"
 LOADS = "scenarios/test_scenario_hops.py::test_what_is_killed_while_it_loads_goes_on"
 HOPS = "unit/transport/test_transport_processes.py::test_a_hop_that_dies_at_any_failpoint_goes_on_where_it_was"
+STORES = "unit/transport/test_store_processes.py::test_a_pump_that_dies_at_any_failpoint_of_a_store_goes_on"
 EXPORTS = "unit/trail/test_trail_parcels_crashes.py::test_an_export_that_is_killed_goes_on_with_the_same_parcels"
 IMPORTS = "unit/trail/test_trail_parcels_crashes.py::test_an_import_that_is_killed_ends_as_one_that_was_not"
 REFUSED = (
@@ -89,6 +90,7 @@ RARE = {
     **{name: KILLS for name in POINTS if name.startswith("cutover.")},  # met there by this very list
     "cutover.lifted": REFUSED,
     **{name: HOPS for name in POINTS if name.startswith(("trail.replica.", "pump."))},  # each ends a process there
+    **{name: STORES for name in POINTS if name.startswith("store.")},  # and by this one
     **{name: EXPORTS for name in POINTS if name.startswith("parcel.export.")},  # and by this one
     **{name: IMPORTS for name in POINTS if name.startswith("parcel.import.")},
 }

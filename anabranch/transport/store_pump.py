@@ -1,0 +1,346 @@
+"""The pump whose next hop is a store of objects: what the trail has goes there in numbered pieces, each put once.
+
+Nobody answers at a store. So the pump goes on behind the last piece that it finds there, which says what a replica has that
+has taken in all of them; and what is put durably is what moves its registration with the trail on. A put of which the answer
+was lost is found by the next try. Whoever finds another writer's piece in the place of its next one stops.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from anabranch import log
+from anabranch.errors import ConfigError, StateError, StorageFull, TargetUnavailable
+from anabranch.failpoints import reach
+from anabranch.stores.contract import ObjectExists, ObjectStore
+from anabranch.trail import identity as identities
+from anabranch.trail import load_readers, retention
+from anabranch.trail.outgoing import Outgoing
+from anabranch.trail.replica import Held, hops_of
+from anabranch.trail.replica_files import LoadFile
+from anabranch.trail.storage import LocalStorage
+from anabranch.transport import pieces, store_facts
+from anabranch.transport.bandwidth import Limiter
+from anabranch.transport.batch import SIZE, Batch
+from anabranch.transport.lag import Lag
+from anabranch.transport.link import Link, LinkLost
+from anabranch.transport.pieces import Head, PieceRead
+from anabranch.transport.pump import (
+    IDLE,
+    LONGEST_PAUSE,
+    LOOK,
+    LOOK_IDLE,
+    Pump,
+    Session,
+    go_on_behind,
+    note_loads,
+    reader_name,
+)
+from anabranch.transport.store_facts import Begun, Written
+from anabranch.transport.store_files import FilesToSend
+from anabranch.transport.store_place import PutNote, has, newest
+from anabranch.transport.store_retention import Retention
+
+INTERVAL = 1.0  # seconds after which a piece that is not full goes out
+FILE_TURN = 4 << 20  # bytes of load files between two looks at the trail
+CONFLICTS = 3  # sessions in a row that find another writer's piece in the place of their first one
+
+
+class AlreadyPut(Exception):
+    """The place of our next piece is taken: by a put that was under way when its process died, or by another writer."""
+
+
+class StorePump(Pump):
+    """`opened`: opens the store; `interval`: seconds, `size`: bytes, after which a piece goes out; `keep`: seconds for which a
+    piece stays that every reader has.
+
+    Delivery: every transaction of the trail, in order, once: the last piece in the store says from where on."""
+
+    passing = (*Pump.passing, TargetUnavailable, StorageFull, AlreadyPut)
+
+    def __init__(
+        self,
+        directory: str | Path,
+        name: str,
+        trail: str,
+        opened: Callable[[], ObjectStore],
+        *,
+        to: str = "",
+        limiter: Limiter | None = None,
+        compress: bool = False,
+        longest_pause: float = LONGEST_PAUSE,
+        give_up: float | None = None,
+        interval: float = INTERVAL,
+        size: int = SIZE,
+        keep: float = 24 * 3600.0,
+    ) -> None:
+        super().__init__(
+            directory,
+            name,
+            trail,
+            _no_line,
+            to=to,
+            limiter=limiter,
+            compress=compress,
+            longest_pause=longest_pause,
+            give_up=give_up,
+        )
+        self.opened, self.interval, self.size, self.keep = opened, interval, size, keep
+        self.conflicts = 0
+        self.limiter, self.compress = self._limiter, self._compress
+        self.was_there = False
+
+    def _session(self, outgoing: Outgoing, stop: Callable[[], bool], until_caught_up: bool) -> Session:
+        return _StoreSession(self, outgoing, stop, until_caught_up)
+
+
+def _no_line() -> Link:
+    raise LinkLost("there is no line to a store")
+
+
+class _StoreSession:
+    """One try: goes on behind the last piece of the store until something is in the way."""
+
+    def __init__(self, pump: StorePump, outgoing: Outgoing, stop: Callable[[], bool], until_caught_up: bool) -> None:
+        self._pump, self._outgoing, self._stop, self._until = pump, outgoing, stop, until_caught_up
+        self.was_welcome = False
+        self._writer = uuid4().hex
+        self._state, self._lag = pump.state, Lag()
+        self._note = PutNote(pump.directory, pump.name)
+        self._put_before, self._is_said = self._note.load(), True
+        self._store: ObjectStore
+        self._begun: Begun
+        self._batch: Batch
+        self._files: FilesToSend
+        self._retention: Retention
+        self._number, self._previous, self._bytes = 0, "", 0
+        self._puts = 0
+
+    def run(self) -> bool:
+        """Send until something is in the way. Returns whether all was sent that was asked for, or `stop` was. Raises what may
+        pass (`StorePump.passing`), StateError for another writer or trail, TrailError, TargetError."""
+        try:
+            self._store = self._pump.opened()
+            try:
+                self._start()
+                self._pump.was_there = True
+                return self._send()
+            finally:
+                self._store.close()
+        except ConfigError as error:
+            if not self._pump.was_there:
+                raise
+            raise TargetUnavailable(error.message, hint=error.hint) from error  # rights that were taken may come back
+
+    # --- where to go on ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._begun = self._found_or_begun()
+        self._refuse_other()
+        if self._put_before.chain != self._begun.chain:
+            self._put_before = replace(
+                self._put_before, chain=self._begun.chain, number=0, digest="", files={}, swept=1
+            )
+        last = self._last()
+        held = last.head.held if last else Held()
+        if last:
+            self._number, self._previous, self._bytes = last.head.number, last.digest, last.head.bytes + last.size
+        go_on_behind(self._pump.directory, self._pump.name, self._outgoing, held)
+        self._batch = Batch(held, self._pump.size)
+        self._files = FilesToSend(self._pump.directory, self._put_before.known_files)
+        self._retention = Retention(self._store, self._put_before, self._pump.keep)
+        self._note_loads(list(self._put_before.known_files.values()))  # a kill may have come in between
+        self._state.state, self._state.acknowledged = "sending", held.sequence
+        log.get().info("hop_begun", trail=self._pump.trail, to=self._store.path(), piece=self._number)
+        reach("store.begun")
+
+    def _found_or_begun(self) -> Begun:
+        """Return whose trail is in the store; begin one where none is. Raises StateError where one was and is gone."""
+        if not self._store.guarantees.creates_once:
+            what = (
+                f"{self._store.path()}: of two pumps at once into this store both could believe that they write alone"
+            )
+            raise ConfigError(
+                what, hint="use a store that creates an object once; docs/howto/through-an-object-store.md"
+            )
+        if found := store_facts.begun(self._store):
+            return found
+        if self._put_before.number:
+            what = f"{self._store.path()} has nothing any more; {self._put_before.number} pieces were put there"
+            raise StateError(what, hint=f"to begin there anew, remove {self._note.path}, and begin its replicas anew")
+        hops = (*(hops_of(LocalStorage(self._pump.directory)) or ()), self._pump.name)
+        made = Begun(uuid4().hex, self._outgoing.identity, hops=hops)
+        try:
+            store_facts.begin(self._store, made)
+        except ObjectExists:
+            return store_facts.begun(self._store) or made
+        return made
+
+    def _refuse_other(self) -> None:
+        theirs, ours = self._begun.identity, self._outgoing.identity
+        try:
+            identities.refuse_mismatch(theirs, replace(ours, source_identity=theirs.source_identity))
+        except StateError as error:
+            raise StateError(
+                f"{self._store.path()}: {error.message}", hint="give each trail a NAME of its own"
+            ) from None
+
+    def _last(self) -> PieceRead | None:
+        """Return the last piece of the store, None for none. Raises StateError where pieces are gone that were put there."""
+        known = max(self._put_before.number, store_facts.written(self._store).number, self._begun.first - 1)
+        if known >= self._begun.first and not has(self._store, pieces.name_of(known)):
+            what = f"{self._store.path(pieces.name_of(known))} is gone, which was put there"
+            raise StateError(what, hint="restore the store from a backup, or begin under another NAME")
+        number = newest(lambda one: has(self._store, pieces.name_of(one)), known)
+        if number < self._begun.first:
+            return None
+        name = pieces.name_of(number)
+        found = pieces.decode(self._store.read(name), number, self._store.path(name))
+        if found.head.chain != self._begun.chain:
+            pieces.refuse_other(found, self._begun.chain, found.head.previous, self._store.path(name))
+        if (number, self._put_before.digest) == (self._put_before.number, found.digest) or not self._put_before.digest:
+            return found
+        if number == self._put_before.number:
+            what = f"{self._store.path(name)} is another than the piece that was put there"
+            raise StateError(what, hint="restore the store from a backup, or begin under another NAME")
+        return found
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def _send(self) -> bool:
+        version, quiet = -1, time.monotonic()
+        while not self._stop():
+            record = self._outgoing.record()
+            if record.version != version:
+                version, quiet = record.version, time.monotonic()
+                self._lag.see(record.sequence)
+                self._state.published = record.sequence
+                self._take_pieces()
+            self._take_files()
+            if self._batch and (self._until or self._batch.age >= self._pump.interval):
+                self._put()
+            if self._until and self._is_done(record.sequence):
+                self._keep_house()
+                return True
+            self._turn(LOOK_IDLE if time.monotonic() - quiet > IDLE else LOOK)
+        return True
+
+    def _take_pieces(self) -> None:
+        for piece in self._outgoing.pieces():
+            for _ in self._batch.add(piece):
+                self._put()
+            if self._stop():
+                return
+        self._state.sent = self._batch.held.sequence
+
+    def _take_files(self) -> None:
+        taken = 0
+        if self._files.look():
+            while taken < FILE_TURN and not self._stop() and (found := self._files.next()):
+                taken += len(found[2]) or 1
+                if self._batch.add_file(*found):
+                    self._put()
+        self._state.files_left = self._files.left
+
+    def _put(self) -> None:
+        """Put what was gathered as the next piece. Raises AlreadyPut, StateError where another one stands there."""
+        if not self._wait_for_the_limit():
+            return
+        held = self._batch.held
+        body, files = self._batch.take()
+        record = self._outgoing.record()
+        head = Head(
+            self._number + 1, self._begun.chain, self._previous, self._writer, self._pump.name,
+            self._outgoing.identity, held, self._bytes, record.sequence, time.time(),
+        )  # fmt: skip
+        data, began = pieces.encode(head, body, compress=self._pump.compress), time.monotonic()
+        try:
+            self._store.create(pieces.name_of(head.number), data)
+        except ObjectExists:
+            self._refuse_another(head.number, data)
+        reach("store.put")
+        self._state.store["seconds"] = time.monotonic() - began
+        self._pump.limiter.spend(len(data))
+        self._is_put(head, data, files)
+
+    def _wait_for_the_limit(self) -> bool:
+        """Wait until the limit of bytes a second lets the piece out. Returns False if we are to stop before."""
+        while not (is_asked := self._stop()) and (pause := self._pump.limiter.pause()):
+            self._turn(pause)
+        return not is_asked
+
+    def _refuse_another(self, number: int, data: bytes) -> None:
+        """Return if the object that is there is ours: the answer to an earlier put was lost."""
+        name = pieces.name_of(number)
+        found = self._store.read(name)
+        if found == data:
+            return
+        other = pieces.decode(found, number, self._store.path(name)).head
+        self._pump.conflicts += 1
+        if self._puts or self._pump.conflicts >= CONFLICTS:
+            what = f"{self._store.path(name)} was written by another pump ({other.pump}, session {other.writer[:8]})"
+            raise StateError(
+                what, hint="one pump alone may write under a NAME: stop one of the two", job=other.identity.job
+            )
+        raise AlreadyPut(f"piece {number} was put meanwhile, by session {other.writer[:8]} of pump {other.pump}")
+
+    def _is_put(self, head: Head, data: bytes, files: list[LoadFile]) -> None:
+        """Let the trail go of what is in the store durably."""
+        self._number, self._previous, self._bytes = head.number, pieces.digest_of(data), head.bytes + len(data)
+        put = self._put_before
+        put.number, put.digest = self._number, self._previous
+        put.files.update({one.name: [one.size, one.sum] for one in files})
+        self._note.save(put)
+        reach("store.noted")
+        retention.advance(self._pump.directory, reader_name(self._pump.name), head.held.sequence)
+        self._note_loads(files)
+        self._puts, self._pump.conflicts, self.was_welcome = self._puts + 1, 0, True
+        state = self._state
+        state.state, state.error, state.acknowledged = "sending", "", head.held.sequence
+        state.bytes_sent += len(data)
+        self._lag.acknowledge(head.held.sequence)
+        self._is_said = False
+
+    def _note_loads(self, files: list[LoadFile]) -> None:
+        """Let the trail go of the files of loads whose manifests are in the store: what they name is in front of them."""
+        manifests = [one for one in files if os.path.basename(one.name) == load_readers.MANIFEST]
+        if manifests:
+            note_loads(self._pump.directory, self._pump.name, manifests)
+
+    def _say_written(self) -> None:
+        """Tell readers and `status` how far this is."""
+        self._is_said = True
+        published = self._outgoing.record().sequence
+        store_facts.save(
+            self._store, Written(self._number, self._bytes, self._state.acknowledged, published, time.time())
+        )
+
+    # --- meanwhile --------------------------------------------------------------------------------------------------
+
+    def _turn(self, seconds: float) -> None:
+        """Do what is to be done from time to time, and wait."""
+        if self._pump.is_note_due():
+            self._keep_house()
+        time.sleep(seconds)
+
+    def _keep_house(self) -> None:
+        """Note how far we are, here and in the store; remove what every reader has."""
+        if not self._is_said:
+            self._say_written()
+        if self._until or self._retention.is_due():
+            self._begun = self._retention.remove(self._begun, self._number)
+            self._note.save(self._put_before)
+        state = self._state
+        state.lag, state.left = self._lag.seconds(), self._outgoing.bytes_left(self._batch.held)
+        state.behind = self._retention.readers_shown(state.published)
+        state.store |= self._retention.shown(self._begun, self._number)
+        self._pump.note()
+
+    def _is_done(self, sequence: int) -> bool:
+        """Return whether all is there, also of the files: what was written since the last look at them is sent now."""
+        return self._state.acknowledged >= sequence and not self._batch and not self._files.look(now=True)

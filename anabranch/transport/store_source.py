@@ -1,0 +1,350 @@
+"""The pump whose source is a store of objects: takes its pieces, in order, into a replica.
+
+It asks for the next number, with growing pauses, and never concludes from a listing. Each piece has to be whole, of this
+trail, and to follow the one before; a replica that has some of its bytes already, after a kill, is compared with them and gets
+the rest. `stored.json` beside the replica is the last piece that it has durably, all of it: what it acknowledges.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from anabranch import log
+from anabranch.errors import AnabranchError, ConfigError, SourceUnavailable, StorageFull, TrailCorrupt, TrailError
+from anabranch.failpoints import reach
+from anabranch.stores.contract import ObjectMissing, ObjectStore
+from anabranch.trail.failures import writing
+from anabranch.trail.format import to_json
+from anabranch.trail.replica import KEPT, TrailReplica
+from anabranch.trail.retention import RetentionLimits
+from anabranch.trail.storage import LocalStorage, read_whole
+from anabranch.transport import pieces, store_facts
+from anabranch.transport.hop_state import FETCHED, HopState
+from anabranch.transport.messages import ProtocolError
+from anabranch.transport.pieces import Head, PieceRead
+from anabranch.transport.pump import FIRST_PAUSE, LONGEST_PAUSE, NOTE
+from anabranch.transport.store_facts import Acknowledged, Begun, Written
+from anabranch.transport.taking_in import Stopped, TakingIn
+
+FIRST_LOOK, LONGEST_LOOK = 0.05, 2.0  # seconds between two questions for the next piece
+MARK = "stored.json"
+PATIENCE = 10.0  # seconds for another process to let the replica go
+BEHIND = "begin under another NAME, with the pumps of all readers started before the first of them goes on"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The last piece that the replica has durably, all of it. `bytes`: of all pieces up to it; `file`, `length`, `history`:
+    what the replica had then, as `Held` has it."""
+
+    chain: str = ""
+    number: int = 0
+    digest: str = ""
+    bytes: int = 0
+    file: str = ""
+    length: int = 0
+    history: int = 0
+
+
+def load_mark(directory: Path) -> Mark:
+    """Return what is noted beside a replica; nothing where it cannot be read: the bytes that come are compared then."""
+    try:
+        return Mark(**json.loads(read_whole(LocalStorage(directory), MARK)))
+    except (FileNotFoundError, ValueError, TypeError):
+        return Mark()
+
+
+class StoreSource:
+    """`opened`: opens the store; `of`: how people call it.
+
+    Delivery: every transaction of the pieces, in order, once; readers of the replica see whole ones only."""
+
+    passing: tuple[type[Exception], ...] = (SourceUnavailable, StorageFull)
+
+    def __init__(
+        self,
+        directory: str | Path,
+        name: str,
+        opened: Callable[[], ObjectStore],
+        *,
+        of: str = "",
+        longest_pause: float = LONGEST_PAUSE,
+        longest_look: float = LONGEST_LOOK,
+        give_up: float | None = None,
+        limits: RetentionLimits = KEPT,
+    ) -> None:
+        self.directory, self.name, self.opened = Path(directory), name, opened
+        self.longest_look, self.limits = longest_look, limits
+        self._longest, self._give_up = longest_pause, give_up
+        self.state = HopState(name, str(directory), pid=os.getpid())
+        self.of, self.was_there = of, False
+        self._noted = 0.0
+
+    def run(self, stop: Callable[[], bool], *, until_caught_up: bool = False) -> None:
+        """Take pieces in until `stop` says so, or, with `until_caught_up`, until the replica has all that are there.
+
+        Raises StateError for another trail's store or replica, TrailCorrupt for a piece that is missing or is not what was
+        written, TrailError, SourceUnavailable where the store is away for longer than `give_up` seconds (None: for ever)."""
+        pause, since = FIRST_PAUSE, time.monotonic()
+        while not stop():
+            session = _Fetching(self, stop, until_caught_up)
+            try:
+                if session.run():
+                    break
+            except Stopped:
+                break
+            except self.passing as error:
+                if session.was_welcome:
+                    pause, since = FIRST_PAUSE, time.monotonic()
+                self._lost(error, since)
+            except AnabranchError as error:
+                self.state.state, self.state.error = "stopped", error.message
+                self.note()
+                raise
+            self.sleep(pause, stop)
+            pause = min(self._longest, pause * 2)
+        self.state.state = "stopped"
+        self.note()
+
+    def is_note_due(self) -> bool:
+        return time.monotonic() - self._noted > NOTE
+
+    def note(self) -> None:
+        """Note how far it is."""
+        self._noted, self.state.at = time.monotonic(), time.time()
+        self.state.save(self.directory, FETCHED)
+
+    def sleep(self, seconds: float, stop: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not stop():
+            time.sleep(min(left, 0.1))
+
+    def _lost(self, error: Exception, since: float) -> None:
+        log.get().warning("hop_lost", store=self.of, reason=str(error))
+        self.state.state, self.state.error = f"waiting: {error}", str(error)
+        self.note()
+        if self._give_up is not None and time.monotonic() - since > self._give_up:
+            raise error
+
+
+class _Fetching:
+    """One try: takes pieces in until something is in the way."""
+
+    def __init__(self, pump: StoreSource, stop: Callable[[], bool], until_caught_up: bool) -> None:
+        self._pump, self._stop, self._until = pump, stop, until_caught_up
+        self.was_welcome = False
+        self._state = pump.state
+        self._store: ObjectStore
+        self._begun: Begun
+        self._mark = load_mark(pump.directory)
+        self._number, self._previous = 0, ""
+        self._writer, self._acknowledged = "", -1
+        self._written = Written()
+        self._made_at = 0.0  # of the last piece that came
+
+    def run(self) -> bool:
+        """Take in what is there, and what comes. Returns whether all is there that was asked for, or `stop` was. Raises what
+        may pass (`StoreSource.passing`), Stopped, StateError, TrailError."""
+        try:
+            self._store = self._pump.opened()
+            try:
+                return self._run()
+            finally:
+                self._store.close()
+        except ConfigError as error:
+            if not self._pump.was_there:
+                raise
+            raise SourceUnavailable(error.message, hint=error.hint) from error  # rights that were taken may come back
+
+    def _run(self) -> bool:
+        if not self._wait_for_the_trail():
+            return True
+        hops, pump = (*self._begun.hops, self._pump.name), self._pump
+        with (
+            TrailReplica.open(
+                pump.directory, self._begun.identity, hops=hops, limits=pump.limits, lock_timeout=PATIENCE
+            ) as replica,
+            TakingIn(pump.directory, replica, hops, self._wait) as taking,
+        ):
+            self._start(taking)
+            try:
+                return self._fetch(taking)
+            finally:
+                self._state.acknowledged = taking.held.sequence
+
+    def _wait_for_the_trail(self) -> bool:
+        """Wait until a trail has begun in the store. Returns False if we are to stop before."""
+        pause = FIRST_LOOK
+        while not self._stop():
+            if found := store_facts.begun(self._store):
+                self._begun, self._pump.was_there = found, True
+                return True
+            self._state.state = f"waiting: no trail in {self._store.path()} yet"
+            if self._pump.is_note_due():
+                self._pump.note()
+            self._pump.sleep(pause, self._stop)
+            pause = min(self._pump.longest_look, pause * 2)
+        return False
+
+    def _start(self, taking: TakingIn) -> None:
+        """Register with the store before anything is read, and go on behind the last piece that the replica has."""
+        if (
+            self._mark.chain != self._begun.chain
+        ):  # a replica of the same trail, or none: bytes are compared from the first
+            self._mark = Mark(self._begun.chain, self._begun.first - 1)
+            if self._begun.first > 1 and taking.is_empty:
+                raise self._removed(self._begun.first - 1)
+        self._number, self._previous = self._mark.number, self._mark.digest
+        self._state.acknowledged, self._state.state = taking.held.sequence, "sending"
+        self._acknowledge()
+        log.get().info("hop_begun", store=self._store.path(), piece=self._number, sequence=taking.held.sequence)
+        reach("store.registered")
+
+    def _fetch(self, taking: TakingIn) -> bool:
+        pause = FIRST_LOOK
+        while not self._stop():
+            piece = self._next()
+            if piece:
+                self._take(piece, taking)
+                pause = FIRST_LOOK
+            elif self._until and self._number >= self._written.number:
+                break
+            self._turn()
+            if not piece:
+                self._pump.sleep(pause, self._stop)
+                pause = min(self._pump.longest_look, pause * 2)
+        self._show()
+        return True
+
+    # --- a piece ----------------------------------------------------------------------------------------------------
+
+    def _next(self) -> PieceRead | None:
+        """Return the next piece; None while it is not there. Raises TrailCorrupt for one that is missing or damaged, TrailError
+        for one that was removed."""
+        number, began = self._number + 1, time.monotonic()
+        name = pieces.name_of(number)
+        where = self._store.path(name)
+        try:
+            data = self._store.read(name)
+        except ObjectMissing:
+            found = self._refuse_missing(number, name)
+            if found is None:
+                return None
+            data = found
+        try:
+            piece = pieces.decode(data, number, where)
+        except TrailCorrupt:
+            piece = pieces.decode(
+                self._store.read(name), number, where
+            )  # it may have been the way, which is not asked twice
+        pieces.refuse_other(piece, self._begun.chain, self._previous or piece.head.previous, where)
+        if number == 1 and piece.head.previous:
+            pieces.refuse_other(piece, self._begun.chain, "", where)
+        self._state.store["seconds"] = time.monotonic() - began
+        self.was_welcome = True
+        reach("store.read")
+        return piece
+
+    def _read_again(self, number: int, name: str) -> PieceRead:
+        """Return a piece that came damaged. Raises TrailCorrupt where it is."""
+        where = self._store.path(name)
+        try:
+            return pieces.decode(self._store.read(name), number, where)
+        except ObjectMissing:
+            raise pieces.missing(number, where, self._written.number) from None
+
+    def _refuse_missing(self, number: int, name: str) -> bytes | None:
+        """Return None if the piece is still to come; its bytes if it came just now. Raises as `_next` does."""
+        self._written = store_facts.written(self._store)
+        if self._written.number < number:
+            return None
+        try:
+            return self._store.read(name)
+        except ObjectMissing:
+            begun = store_facts.begun(self._store)
+            if begun and begun.first > number:
+                raise self._removed(number) from None
+            raise pieces.missing(number, self._store.path(name), self._written.number) from None
+
+    def _removed(self, number: int) -> TrailError:
+        what = f"piece {number} was removed from {self._store.path()}: every reader that was registered had it"
+        return TrailError(f"{what}, {self._pump.name} was none of them, or had its object removed", hint=BEHIND)
+
+    def _take(self, piece: PieceRead, taking: TakingIn) -> None:
+        """Take a piece in, durably; note it once the replica has all of it."""
+        head = piece.head
+        try:
+            is_whole = taking.take(piece, is_new_writer=head.writer != self._writer)
+        except ProtocolError as error:
+            where = self._store.path(pieces.name_of(head.number))
+            raise pieces.damaged(head.number, where, str(error)) from None
+        reach("store.applied")
+        self._number, self._previous, self._writer, self._made_at = head.number, piece.digest, head.writer, head.at
+        if is_whole:
+            held, size = head.held, head.bytes + piece.size
+            self._mark = Mark(self._begun.chain, head.number, piece.digest, size, held.file, held.length, held.history)
+            with writing(MARK):
+                LocalStorage(self._pump.directory).replace(MARK, to_json(asdict(self._mark)))
+            reach("store.marked")
+        self._see(head, piece, taking)
+
+    def _see(self, head: Head, piece: PieceRead, taking: TakingIn) -> None:
+        state = self._state
+        state.state, state.error = "sending", ""
+        state.bytes_sent += piece.size
+        state.sent = state.acknowledged = taking.held.sequence
+        state.published = max(state.published, head.published)
+
+    # --- meanwhile --------------------------------------------------------------------------------------------------
+
+    def _wait(self, reason: str) -> None:
+        """Wait a moment because of something that is in the way here. Raises Stopped if we are to stop."""
+        if self._stop():
+            raise Stopped
+        if self._state.state != reason:
+            log.get().warning("hop_waiting", store=self._pump.of, reason=reason)
+        self._state.state = reason
+        self._pump.note()
+        self._pump.sleep(0.5, self._stop)
+
+    def _turn(self) -> None:
+        """Note and acknowledge how far this is, from time to time."""
+        if self._pump.is_note_due():
+            self._written = store_facts.written(self._store)
+            self._show()
+
+    def _show(self) -> None:
+        """Note how far this is, here and, where it has changed, in the store."""
+        left = max(0, self._written.number - self._number)
+        state = self._state
+        state.lag = max(0.0, time.time() - self._made_at) if left and self._made_at else 0.0
+        state.left = max(0, self._written.bytes - self._mark.bytes) if left else 0
+        state.published = max(state.published, self._written.published)
+        state.store |= {"last": max(self._number, self._written.number), "taken": self._number, "pieces": left}
+        if self._acknowledged != self._mark.number:
+            self._acknowledge()
+        self._pump.note()
+
+    def _acknowledge(self) -> None:
+        """Tell who writes what the replica has durably."""
+        state, mark = self._state, self._mark
+        store_facts.save(
+            self._store,
+            Acknowledged(
+                self._pump.name,
+                mark.number,
+                state.acknowledged,
+                mark.bytes,
+                state.to,
+                state.state,
+                state.lag,
+                time.time(),
+            ),
+        )
+        self._acknowledged = mark.number
+        reach("store.acknowledged")

@@ -1,0 +1,48 @@
+"""A way between two databases whose sites have nothing in common but a store of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing.servers import Server
+from anabranch.testing.workload import SCHEMA, Writer, fill
+from anabranch.trail.reader import has_begun
+from rigs.hop_files import Process, fetch_file, pump_file
+from rigs.hops import hops
+from rigs.scenario import Scenario, wait_until
+
+Make = Callable[..., Scenario]
+
+
+@pytest.mark.quick
+def test_a_database_is_copied_through_a_store_of_objects(mariadb: Server, scenario: Make, tmp_path: Path) -> None:
+    """The rows of the load go that way, too; each of the two pumps is killed while the source is written to."""
+    made = scenario(mariadb, *SCHEMA, *fill(5))
+    replica, store = tmp_path / "in" / "shop", f"trail+objects://{tmp_path}/store/shop"
+    (tmp_path / "store").mkdir()
+    way = hops(made, trail=replica)
+    files = (
+        pump_file(tmp_path, way.trail, store, "[trail]\ncompress = true\ninterval_s = 0.2"),
+        fetch_file(tmp_path, store, replica),
+    )
+    moving = [Process("run", file, folder=tmp_path) for file in files]
+    with ExitStack() as ended:
+        for one in moving:
+            ended.callback(one.end)
+        run, applied = way.start()
+        wait_until(lambda: has_begun(way.trail), 120, "the trail has begun", run.tail, run)
+        for one in moving:
+            one.start()
+        way.there.wait_streaming(applied, seconds=240)
+        with Writer(made.source, seed=3, rate=50):
+            for one in moving:
+                way.there.sync(applied)
+                one.kill()
+                one.start()
+        way.there.sync(applied)
+        made.assert_identical()
+        assert run.stop().code == applied.stop().code == 0
