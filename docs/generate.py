@@ -234,6 +234,7 @@ def _kind(field: dict[str, Any]) -> str:
         return "list of tables"
     names = {
         "string": "text",
+        "number": "number",
         "boolean": "`true` or `false`",
         "array": "list of texts",
         "object": "table of texts",

@@ -72,6 +72,11 @@ def is_trail(end: Endpoint) -> bool:
 def misfits_of_hop(config: Sections) -> Iterator[tuple[str, str]]:
     """Yield what a job with a trail at an end cannot have, and what it can."""
     hop = hop_of(config)
+    if config.trail.load_limit_gb is not None and hop is not Hop.CAPTURE:
+        yield (
+            "[trail] load_limit_gb",
+            "it in the file of a job that captures into a trail: only there a load waits for others",
+        )
     if hop is None:
         return
     if config.targets:

@@ -33,6 +33,7 @@ from anabranch.trail import retention
 from anabranch.trail.identity import load as load_identity
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
+from anabranch.trail_end.room import GB, LoadRoom
 from anabranch.view.definitions import parked_in
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, source_of, target_of
@@ -78,11 +79,11 @@ class Copying:
         self._load_those_left(list(tables))
         self._settle()
 
-    def _settle(self) -> None:
-        """Tell a trail of another job what of its load is here."""
+    def _settle(self, is_through: bool = False) -> None:
+        """Tell a trail of another job what of its load is here. `is_through`: the first load has ended."""
         if not self.job.captures:
             with closing(self.target.store()) as store:
-                settle(self.job, store.states.tables(self.name))
+                settle(self.job, store.states.tables(self.name), is_through)
 
     def _load_those_left(self, left: list[LoadTable]) -> None:
         while left:
@@ -162,12 +163,18 @@ class Copying:
                 parked=lambda table: parked_in(trail, table) or _replaced(trail, schemas[table]),
                 raw=self.job.config.load.format == "auto",
                 retry=(source_limits(self.job), target_limits(self.job)),
+                room=self._room(),
             )
         except AnabranchError as error:
             error.job = error.job or self.name
             raise
         finally:
             trail.close()
+
+    def _room(self) -> LoadRoom | None:
+        """Return what tells whether a trail between jobs has room for more of the load; None where it is not limited."""
+        limit = self.job.config.trail.load_limit_gb
+        return None if limit is None else LoadRoom(self.job.trail, round(limit * GB))
 
     def _keeps(self, table: TableId, state: TableState | None, generation: int) -> bool:
         """Return whether the rows that the target table has stay. Raises ConfigError after an earlier load by this job:

@@ -14,7 +14,7 @@ from anabranch.failpoints import reach
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.hopping import POLL_S, THERE, has_whole_load
 from anabranch.lifecycle.load_refusals import may_lack
-from anabranch.lifecycle.taking import begin_anew
+from anabranch.lifecycle.taking import begin_anew, leave_aside
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.condition import Waiting
@@ -43,7 +43,7 @@ class Loading(Copying):
             if self.stop():
                 return
         self._all_or(None)
-        self._settle()
+        self._settle(is_through=not self.stop())
         reach("load.done")
         self._hand_on()
         retention.unregister(self.job.trail, self.job.names.load)
@@ -57,9 +57,18 @@ class Loading(Copying):
             found = manifests.listed(self.job.trail)
             if found != loaded:
                 self._all_or(self._recorded)
+                self._leave_aside(found)
                 loaded = found
             self.watcher.waiting(f"{THERE}: {len(found)} tables of it are here", Waiting.CAPTURE)
             time.sleep(POLL_S)
+
+    def _leave_aside(self, found: Collection[str]) -> None:
+        """Say which tables of these manifests wait for others, or for the end."""
+        with closing(self.target.store()) as store:
+            states = store.states.tables(self.name)
+        left = [table for table, state in states.items() if state.is_open and manifests.file_of(table) in found]
+        if left and not self.stop():
+            leave_aside(self.job, left)
 
     def _recorded(self, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
         """Return the tables whose rows the trail has, by the definition that is in force."""

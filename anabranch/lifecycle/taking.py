@@ -7,8 +7,9 @@ over at the target: a kill in between leaves files that are needed no more, and 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.config.hops import Hop
@@ -41,36 +42,51 @@ def take(job: JobView, loads: Sequence[LoadTable]) -> None:
     for load in loads:
         known, found = tables.get(str(load.schema.id)), manifests.load(job.trail, load.schema.id)
         goes_on = known is not None and known.by == load.generation and not known.is_done
-        if found is not None and not goes_on:
+        if known is not None and goes_on:
+            tables[str(load.schema.id)] = replace(known, is_left=False)
+        elif found is not None:
             tables[str(load.schema.id)] = Taken(found.generation, load.generation)
-    _save(job, note, Note(tables, note.left_out))
+    _save(job, note, replace(note, tables=tables))
+
+
+def leave_aside(job: JobView, tables: Collection[TableId]) -> None:
+    """Say which tables wait for others, though all of them is there: the load at the source's site does not wait for them."""
+    note = load_readers.read(job.trail, job.names.apply)
+    kept = dict(note.tables)
+    for table in tables:
+        known, found = kept.get(str(table), Taken(0)), manifests.load(job.trail, table)
+        if found is not None and not known.is_done:
+            kept[str(table)] = replace(known, load=max(known.load, found.generation), is_left=True)
+    _save(job, note, replace(note, tables=kept))
 
 
 def ask_again(job: JobView, table: TableId) -> None:
     """Say that a table's files are needed once more, before they are looked at."""
     note = load_readers.read(job.trail, job.names.apply)
     tables = {name: taken for name, taken in note.tables.items() if name != str(table)}
-    _save(job, note, Note(tables, note.left_out))
+    _save(job, note, replace(note, tables=tables))
 
 
-def settle(job: JobView, states: Mapping[TableId, TableState]) -> None:
-    """Say which of the loads that were taken the target has, and which tables the job leaves out; remove what nobody needs."""
+def settle(job: JobView, states: Mapping[TableId, TableState], is_through: bool = False) -> None:
+    """Say which of the loads that were taken the target has, and which tables the job leaves out; remove what nobody needs.
+    `is_through`: what comes later is taken when somebody asks for it."""
     if not _is_apply(job):
         return
+    leave_aside(job, [table for table, state in states.items() if state.is_parked])
     note, by_name = load_readers.read(job.trail, job.names.apply), {str(table): one for table, one in states.items()}
     tables = {name: _settled(taken, by_name.get(name)) for name, taken in note.tables.items()}
     in_force, parked = history(job)
     left_out = frozenset(str(table) for table in {*in_force, *parked} if not job.rules.includes(table))
     reach("trail.load.taken")
-    _save(job, note, Note(tables, left_out))
+    _save(job, note, replace(note, tables=tables, left_out=left_out, is_through=note.is_through or is_through))
     if os.access(job.trail / manifests.FOLDER, os.W_OK):
         with suppress(TrailError):  # folders below are of another user: who captures removes them
             load_readers.sweep(job.trail)
 
 
 def _settled(taken: Taken, state: TableState | None) -> Taken:
-    is_here = state is not None and state.generation >= taken.by and state.is_on_its_way
-    return Taken(taken.load, taken.by, True) if is_here else taken
+    is_here = state is not None and state.generation >= taken.by > 0 and state.is_on_its_way
+    return Taken(taken.load, taken.by, is_done=True) if is_here else taken
 
 
 def _save(job: JobView, before: Note, now: Note) -> None:

@@ -74,6 +74,7 @@ class ChunkWork:
     shared: str = ""  # a snapshot for all pieces (SharingReader), "" where each has its own
     forms: Mapping[TableId, str] = field(default_factory=dict)  # as LoadPiece.form, for pieces that do not have it
     kept: Ends | None = None  # in a task of several pieces
+    room: Callable[[], str] | None = None  # why no further piece may begin now, "" where it may; picklable
     is_again: bool = False  # read for a second time, for labels that the target lacked
 
     @contextmanager
@@ -86,6 +87,9 @@ class ChunkWork:
         """Yield a piece's header and its lines. The connection stays open for the next piece if all rows of this one
         were read.
         """
+        if self.room is not None and self.room():
+            yield json.dumps(WAITING).encode(), iter(())
+            return
         snapshot, is_over = self._snapshot(), False
 
         def whole(blocks: Generator[bytes, None, int | None]) -> Generator[bytes, None, int | None]:

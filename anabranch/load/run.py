@@ -33,6 +33,7 @@ from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import hand_over_all
 from anabranch.load.plan import Knot, LoadPiece, LoadTable, PlannedLoad, pieces_of, plan
+from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.spark.engine import Engine
@@ -43,6 +44,7 @@ Progress = Callable[[TableId, int, int], None]
 """Table, rows at the target, rows that the source's statistics promise."""
 Parked = Callable[[TableId], str]
 """Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
+OnWait = Callable[[str, Waiting | AnabranchError], None]
 
 AT_ONCE, AT_ONCE_SECONDS = 64, 1.0  # tables that are handed over at once; seconds in which more of them may come
 ROWS_PER_TASK = 20_000  # small tables share tasks up to here
@@ -65,11 +67,12 @@ def load_tables(
     expected_identity: str = "",
     quiet: Quiet | None = None,
     on_progress: Progress = lambda table, rows, estimate: None,
-    on_wait: Callable[[str, AnabranchError], None] = lambda why, error: None,
+    on_wait: OnWait = lambda why, on: None,
     stop: Callable[[], bool] = lambda: False,
     parked: Parked = lambda table: "",
     raw: bool = True,
     retry: tuple[EndLimits, EndLimits] | None = None,
+    room: Callable[[], str] | None = None,
 ) -> bool:
     """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the engine has
     room for; it is not asked when nothing is left to do. A table that is `parked` by then is not handed over. `raw`: rows may
@@ -98,7 +101,7 @@ def load_tables(
         with sharing(source, expected_identity, planned) as shared:
             if shared or not any(piece.is_placed for one in planned for piece in one.pieces):
                 forms = forms_of(target, values, planned) if raw else {}
-                work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared, forms)
+                work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared, forms, room=room)
                 try:
                     return _Load(work, planned, engine, on_progress, on_wait, stop, parked, retry).run()
                 except _SnapshotGone as gone:
@@ -109,7 +112,7 @@ def load_tables(
 def begun_patiently(
     job: str,
     begin: Callable[[], list[PlannedLoad]],
-    on_wait: Callable[[str, AnabranchError], None],
+    on_wait: OnWait,
     stop: Callable[[], bool],
     retry: tuple[EndLimits, EndLimits],
 ) -> list[PlannedLoad]:
@@ -172,7 +175,7 @@ class _Load:
         planned: Sequence[PlannedLoad],
         engine: Engine,
         on_progress: Progress,
-        on_wait: Callable[[str, AnabranchError], None],
+        on_wait: OnWait,
         stop: Callable[[], bool],
         parked: Parked,
         retry: tuple[EndLimits, EndLimits] | None = None,
@@ -342,6 +345,9 @@ class _Load:
                 raise error
             bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause, **error.named())
             self.on_wait(f"the load waits: {error}", error)
+        elif why := self.work.room() if self.work.room else "":
+            bound.warning("load_waits_for_room", reason=why)
+            self.on_wait(why, Waiting.ROOM)
         else:
             tables = ", ".join(str(table) for table in self.open)
             bound.warning("load_waits_for_capture", tables=tables, reason="tables without a key need capture alive")

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,26 +36,34 @@ MANIFEST = LAST[0]
 @dataclass(frozen=True, slots=True)
 class Taken:
     """`load`: the number of a table's load in the trail that a reader takes; `by`: the reader's own number for it. `is_done`:
-    the rows are where they go, durably."""
+    the rows are where they go, durably. `is_left`: it is left aside until something else comes, or somebody does something."""
 
     load: int
     by: int = 0
     is_done: bool = False
+    is_left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`tables`: by the tables' names. `left_out`: tables that the reader never takes. `takes_none`: it takes no load at all."""
+    """`tables`: by the tables' names. `left_out`: tables that the reader never takes. `takes_none`: it takes no load at all.
+    `is_through`: it has taken what it takes by itself; what comes later it takes when it is asked to."""
 
     tables: Mapping[str, Taken] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     takes_none: bool = False
+    is_through: bool = False
 
     def has(self, table: str, load: int) -> bool:
         """Return whether the reader does not need the files of this load any more."""
         taken = self.tables.get(table)
         is_taken = taken is not None and taken.is_done and taken.load >= load
         return is_taken or self.takes_none or table in self.left_out
+
+    def awaits_others(self, table: str, load: int) -> bool:
+        """Return whether the reader does not take this load by itself."""
+        taken = self.tables.get(table)
+        return self.is_through or (taken is not None and taken.is_left and taken.load >= load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,22 @@ class StoredLoad:
     table: str
     number: int
     files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A load that not all readers have: the bytes of its files, readers that have yet to take it, and those that have left it
+    aside. No reader at all: none is registered."""
+
+    table: str
+    bytes: int
+    awaited: tuple[str, ...]
+    left: tuple[str, ...]
+
+    @property
+    def is_stuck(self) -> bool:
+        """Return whether nobody takes it without help."""
+        return bool(self.left) and not self.awaited
 
 
 def read(trail: Path, reader: str) -> Note:
@@ -79,7 +103,8 @@ def read(trail: Path, reader: str) -> Note:
                 f"{storage.path(name)} has format {data['format']}, this release knows {FORMAT}", hint=hint
             )
         tables = {str(table): Taken(**one) for table, one in data["tables"].items()}
-        return Note(tables, frozenset(map(str, data["left_out"])), bool(data["takes_none"]))
+        said = bool(data["takes_none"]), bool(data.get("is_through"))
+        return Note(tables, frozenset(map(str, data["left_out"])), *said)
     except FileNotFoundError:
         return Note()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -90,7 +115,7 @@ def read(trail: Path, reader: str) -> Note:
 def save(trail: Path, reader: str, note: Note) -> None:
     """Note what a reader has, durably, in place of what it has noted before. It has registered already."""
     tables = {table: asdict(taken) for table, taken in sorted(note.tables.items())}
-    data = {"format": FORMAT, "tables": tables, "left_out": sorted(note.left_out), "takes_none": note.takes_none}
+    data = {"format": FORMAT, **asdict(note), "tables": tables, "left_out": sorted(note.left_out)}
     with writing(f"what {reader} has loaded"):
         (trail / FOLDER).mkdir(exist_ok=True)
         LocalStorage(trail).replace(_file(reader), to_json(data) + b"\n")
@@ -107,7 +132,7 @@ def note_copied(trail: Path, reader: str, loads: Mapping[str, int]) -> None:
     known = read(trail, reader)
     new = {table: Taken(load, is_done=True) for table, load in loads.items() if not known.has(table, load)}
     if new:
-        save(trail, reader, Note({**known.tables, **new}))
+        save(trail, reader, replace(known, tables={**known.tables, **new}))
 
 
 def copied_load(data: bytes) -> tuple[str, int]:
@@ -130,15 +155,16 @@ def stored(trail: Path, folders: Iterable[str] | None = None) -> Iterator[Stored
                     yield found
 
 
-def needed_by(trail: Path) -> dict[str, list[str]]:
-    """Return the readers that have not got all loads of which there are files, with the tables that they lack."""
-    lacking: dict[str, list[str]] = {}
-    notes = _notes(trail)
+def unread(trail: Path) -> list[Unread]:
+    """Return the loads that not all readers have."""
+    found, notes = [], _notes(trail)
     for load in stored(trail):
-        for reader, note in notes.items():
-            if not note.has(load.table, load.number):
-                lacking.setdefault(reader, []).append(load.table)
-    return lacking
+        lacking = {reader: note for reader, note in notes.items() if not note.has(load.table, load.number)}
+        if lacking or not notes:
+            left = [one for one, note in lacking.items() if note.awaits_others(load.table, load.number)]
+            awaited = (one for one in lacking if one not in left)
+            found.append(Unread(load.table, sum(_sizes(trail, load.files)), tuple(awaited), tuple(left)))
+    return found
 
 
 def sweep(trail: Path, folders: Collection[str] | None = None) -> list[str]:
@@ -163,12 +189,8 @@ def sweep(trail: Path, folders: Collection[str] | None = None) -> list[str]:
 
 def size(trail: Path) -> int:
     """Return the bytes of all files of loads."""
-    total = 0
-    for folder in _folders(trail):
-        for one in Path(trail, folder).glob("*/*.arrow"):
-            with suppress(FileNotFoundError):
-                total += one.stat().st_size
-    return total
+    rows = (one for folder in _folders(trail) for one in Path(trail, folder).glob("*/*.arrow"))
+    return sum(_sizes(trail, map(str, rows)))
 
 
 def key_of(name: str) -> str:
@@ -214,6 +236,12 @@ def _folders(trail: Path) -> list[str]:
     with suppress(FileNotFoundError), os.scandir(trail / LOAD) as found:
         return sorted(f"{LOAD}/{one.name}" for one in found if one.is_dir())
     return []
+
+
+def _sizes(trail: Path, names: Iterable[str]) -> Iterator[int]:
+    for name in names:
+        with suppress(FileNotFoundError):
+            yield (trail / name).stat().st_size
 
 
 def _numbered(folder: Path) -> list[Path]:

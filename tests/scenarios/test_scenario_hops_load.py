@@ -15,7 +15,7 @@ from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import load_readers, retention
 from anabranch.view.job_view import JobView
 from rigs.hops import Hops, hops
-from rigs.scenario import TARGET_SECRET, Scenario, wait_until
+from rigs.scenario import TARGET_SECRET, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 STALLED = "trail.load.manifest=delay:3600@3"  # of the third table, for as long as the test wants
@@ -65,7 +65,7 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
     way.there.run_until_caught_up()
     way.there.cli("load")  # what was killed behind the last table says now what is there
     assert set(files(way)) == {name for load in load_readers.stored(way.trail) for name in load.files}
-    assert load_readers.needed_by(way.trail).keys() == {second.names}
+    assert {reader for load in load_readers.unread(way.trail) for reader in load.awaited} == {second.names}
     second.run_until_caught_up()
     second.cli("load")
     assert not files(way)
@@ -88,6 +88,37 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
     assert run.stop().code == 0
     acted = (made.directory / "reached").read_text()
     assert all(name in acted for name in GOING), acted
+
+
+@pytest.mark.quick
+def test_a_load_waits_for_those_who_apply_it_where_its_files_are_limited(mariadb: Server, scenario: Make) -> None:
+    """The limit is less than one table has. Nobody applies at first; then both are killed at their loads."""
+    made = scenario(mariadb, *SCHEMA, *fill(5))
+    way = hops(made, at_capture="[trail]\nload_limit_gb = 0.000001\n")
+    run = way.here.start("run")
+    for _ in range(2):
+        waits(way.here, run, "no job applies the trail yet")
+        assert manifests(way) and not (way.trail / "load" / "complete.json").exists()
+        before = files(way)
+        run.kill()
+        run = way.here.start("run")
+    waits(way.here, run, "load_limit_gb")
+    assert files(way) == before
+    applied = way.there.start("run")
+    wait_until(lambda: way.there.states() and before[0] not in files(way), 120, "files that go", applied.tail, applied)
+    applied.kill()
+    run.kill()
+    run, applied = way.start()
+    with Writer(made.source, seed=9, rate=20):
+        way.there.wait_streaming(applied, seconds=240)
+    way.there.sync(applied, seconds=120)
+    made.assert_identical()
+    wait_until(lambda: not files(way), 60, "all files of the load are gone", applied.tail, applied)
+    assert run.stop().code == applied.stop().code == 0
+
+
+def waits(job: Scenario, run: Running, text: str) -> None:
+    wait_until(lambda: text in job.cli("status").stdout, 120, f"status says {text}", run.tail, run)
 
 
 @dataclass

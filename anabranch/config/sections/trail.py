@@ -66,3 +66,7 @@ class Trail(Section):
     """The trail: the files between capture and targets."""
 
     encrypt: Encrypt | None = None
+    load_limit_gb: float | None = Field(default=None, gt=0)
+    """Of a job that [captures into a trail](../howto/capture-and-apply-apart.md#how-much-room-the-load-takes): so much of its
+    load waits there for those who apply it; further chunks wait until they have loaded some of it. A table that is under way is
+    finished first, so a large one may need more. Without it the load waits for nobody."""

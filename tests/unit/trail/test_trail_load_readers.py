@@ -9,7 +9,7 @@ import pytest
 from anabranch import failpoints
 from anabranch.errors import StorageFull, TrailCorrupt, TrailError
 from anabranch.trail import load_readers, retention
-from anabranch.trail.load_readers import Note, Taken
+from anabranch.trail.load_readers import Note, Taken, Unread
 from anabranch.trail.replica_files import LoadFile, LoadFilesCopy, gone_of, load_files
 from anabranch.trail.storage import LocalStorage
 from rigs.trail_loads import TABLE, a_load
@@ -31,21 +31,18 @@ def test_files_go_behind_the_last_reader(tmp_path: Path) -> None:
     names = a_load(tmp_path)
     has(tmp_path, ONE, 1)
     assert load_readers.sweep(tmp_path) == [] and there(tmp_path) == names  # nobody is registered
+    assert load_readers.unread(tmp_path) == [Unread(TABLE, 8, (), ())]
     retention.register(tmp_path, ONE, 0)
     retention.hold(tmp_path, "load@two.2", 0)
     retention.hold(tmp_path, "load", 0)  # of the job that captures
-    assert load_readers.needed_by(tmp_path) == {TWO: [TABLE]}
+    assert load_readers.unread(tmp_path) == [Unread(TABLE, 8, (TWO,), ())]
     assert load_readers.sweep(tmp_path) == [] and load_readers.size(tmp_path) == 8
     load_readers.save(tmp_path, TWO, Note({TABLE: Taken(1, 1)}))
     assert load_readers.sweep(tmp_path) == []  # it has begun with it
     has(tmp_path, TWO, 1)
     assert sorted(load_readers.sweep(tmp_path)) == names
     assert not there(tmp_path) and gone_of(LocalStorage(tmp_path), FOLDER) == 1
-    assert (
-        load_readers.sweep(tmp_path) == []
-        and load_readers.needed_by(tmp_path) == {}
-        and not load_readers.size(tmp_path)
-    )
+    assert load_readers.sweep(tmp_path) == load_readers.unread(tmp_path) == [] and not load_readers.size(tmp_path)
 
 
 def test_a_later_load_of_a_table_stays_for_all(tmp_path: Path) -> None:
@@ -130,3 +127,18 @@ def test_damaged_notes_keep_files_and_are_told_to_their_reader(tmp_path: Path) -
     with pytest.raises(TrailCorrupt, match=r"gone\.json"):
         gone_of(LocalStorage(tmp_path), FOLDER)
     assert sorted(load_readers.sweep(tmp_path)) == names and gone_of(LocalStorage(tmp_path), FOLDER) == 1
+
+
+def test_what_a_reader_has_left_aside_or_comes_behind_its_load_is_not_awaited(tmp_path: Path) -> None:
+    a_load(tmp_path)
+    retention.register(tmp_path, ONE, 0)
+    load_readers.save(tmp_path, ONE, Note({TABLE: Taken(1, is_left=True)}))
+    assert [(one.is_stuck, one.left) for one in load_readers.unread(tmp_path)] == [(True, (ONE,))]
+    a_load(tmp_path, 2)
+    assert not load_readers.unread(tmp_path)[0].is_stuck
+    load_readers.save(tmp_path, ONE, Note({TABLE: Taken(1, 1, True)}, is_through=True))
+    assert load_readers.unread(tmp_path)[0].is_stuck
+    retention.register_copy(tmp_path, "pump out", 0)
+    load_readers.note_copied(tmp_path, "pump out", {TABLE: 1})
+    assert load_readers.unread(tmp_path) == [Unread(TABLE, 8, ("pump out",), (ONE,))]
+    assert load_readers.read(tmp_path, ONE).is_through
