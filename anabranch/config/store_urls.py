@@ -31,7 +31,6 @@ class Kind:
     secrets: tuple[str, ...] = ()
 
 
-_FTP = ("timeout",)
 KINDS: dict[str, Kind] = {
     "objects": Kind("trail+objects:///DIRECTORY/NAME"),
     "s3": Kind(
@@ -46,8 +45,8 @@ KINDS: dict[str, Kind] = {
         options=("host_key", "known_hosts", "key"),
         secrets=("key_passphrase",),
     ),
-    "ftp": Kind("trail+ftp://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True, options=_FTP),
-    "ftps": Kind("trail+ftps://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True, options=("ssl_ca", *_FTP)),
+    "ftp": Kind("trail+ftp://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True),
+    "ftps": Kind("trail+ftps://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True, options=("ssl_ca",)),
 }
 
 

@@ -14,6 +14,8 @@ STORES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "objects": ("anabranch.stores.directory:open_directory", "", ()),
     "s3": ("anabranch.stores.s3:open_s3", "s3", ("boto3", "botocore", "urllib3")),
     "sftp": ("anabranch.stores.sftp:open_sftp", "sftp", ("asyncssh", "cryptography")),
+    "ftp": ("anabranch.stores.ftp:open_ftp", "", ()),
+    "ftps": ("anabranch.stores.ftp:open_ftp", "", ()),
 }
 
 

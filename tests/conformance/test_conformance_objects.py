@@ -15,9 +15,11 @@ from anabranch.testing.conformance import objects
 from anabranch.testing.conformance.objects import Place
 from anabranch.testing.openssh import SftpServer, start_sftp
 from anabranch.testing.processes import give_away
+from rigs.certificates import Authority
+from rigs.ftp_server import FtpServer, ftp_server
 from rigs.s3_server import S3Server, s3_server
 
-STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links")
+STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links", "ftp", "ftps")
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +52,33 @@ def linkless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SftpServer]:
     server.daemon.stop()
 
 
+@pytest.fixture(scope="module")
+def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FtpServer]:
+    """Run an FTP server without TLS."""
+    with ftp_server(tmp_path_factory.mktemp("ftp")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def ftps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FtpServer]:
+    """Run one that demands TLS of commands and data."""
+    folder = tmp_path_factory.mktemp("ftps")
+    with ftp_server(folder, tls=Authority(folder / "ca").files("server")) as server:
+        yield server
+
+
 @pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Make an empty place in a store of each kind."""
     if request.param == "directory":
         return directory(tmp_path, f"trail+objects://{tmp_path}/shop")
-    if request.param in ("sftp", "sftp without links"):
+    if request.param in ("sftp", "sftp without links", "ftp", "ftps"):
         server = request.getfixturevalue("sftp" if request.param == "sftp" else "linkless")
         give_away(tmp_path)
         return directory(tmp_path, server.url(tmp_path / "shop"))
+    if request.param in ("ftp", "ftps"):
+        give_away(tmp_path)
+        return directory(tmp_path, request.getfixturevalue(request.param).url(tmp_path / "shop"))
     if request.param == "s3":
         return bucket(request.getfixturevalue("s3"), tmp_path, 1_100)  # more than a page
     return bucket(request.getfixturevalue("overwriting"), tmp_path, 100)

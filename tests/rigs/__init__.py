@@ -17,5 +17,6 @@ trail_source, _process     transactions made of their numbers, and a process tha
 storage, disk              storage that dies in the middle, a disk that is full
 faulty_store               a store of objects that loses answers, cuts uploads, lags in listings
 s3_server, s3_process      a server that speaks S3's protocol, and a line to it that fails on purpose
+ftp_server, ftp_process    an FTP server
 pgoutput, preflight*, torture_*, upgrade, waiting    messages, checks, histories, kept jobs, somebody in the way
 """
