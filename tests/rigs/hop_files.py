@@ -51,16 +51,17 @@ def route_file(
     to: int,
     tls: Certificates | None = None,
     hosts: tuple[str, str] = (LOOPBACK, LOOPBACK),
+    name: str = "dmz",
 ) -> Path:
     """`hosts`: where it listens, and where it connects to."""
     scheme = "trail+tls" if tls else "trail+tcp"
-    way = f'[[routes]]\ntrail = "shop*"\nto = "{scheme}://{hosts[1]}:{to}"\n'
-    return written(folder / "route.toml", f'name = "dmz"\n{listen(port, tls, hosts[0])}{way}{EVERYBODY}')
+    way = f'[[routes]]\ntrail = "*"\nto = "{scheme}://{hosts[1]}:{to}"\n'
+    return written(folder / "route.toml", f'name = "{name}"\n{listen(port, tls, hosts[0])}{way}{EVERYBODY}')
 
 
-def pump_file(folder: Path, source: Path, target: str, more: str = "") -> Path:
+def pump_file(folder: Path, source: Path, target: str, more: str = "", name: str = "hop") -> Path:
     ends = f'[source]\nurl = "trail+file://{source}"\n[target]\nurl = "{target}"\n'
-    return written(folder / "pump.toml", f'name = "hop"\n{ends}{more}\n[retry.target]\ninterval_s = 1\n')
+    return written(folder / "pump.toml", f'name = "{name}"\n{ends}{more}\n[retry.target]\ninterval_s = 1\n')
 
 
 def fetch_file(folder: Path, store: str, to: Path) -> Path:

@@ -29,19 +29,33 @@ class Hops:
 def hops(made: Scenario, at_capture: str = "", at_apply: str = "", trail: Path | None = None) -> Hops:
     """Make two jobs of one. `at_capture`, `at_apply`: what their files have besides. `trail`: where the second one reads it,
     if that is another directory than the one that the first one writes."""
-    here, there = (replace(made, name=f"{made.name}_{way}", directory=made.directory / way) for way in ("out", "in"))
+    here, written = capturing(made, at_capture)
+    return Hops(here, applying(made, trail or written, at_apply), written)
+
+
+def capturing(made: Scenario, more: str = "", at_source: str = "") -> tuple[Scenario, Path]:
+    """Make the job that captures, and return it with its trail. `at_source`: what its `[source]` has besides."""
+    here = replace(made, name=f"{made.name}_out", directory=made.directory / "out")
     written = made.directory / "trails" / "shop"
-    source, target = made.source.server, made.target.server
-    at, to = made.source_at or (source.host, source.port), made.target_at or (target.host, target.port)
+    source = made.source.server
+    at = made.source_at or (source.host, source.port)
     user = made.user[0] if made.user else source.user
-    target_user = made.target_user[0] if made.target_user else target.user
     here.job_file.write_text(
         f'name = "{here.name}"\n[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}{made.source_path}"\n'
-        f'[target]\nurl = "trail+file://{written}"\n[[rules]]\ninclude = ["{made.schema}.*"]\n{at_capture}\n{NO_SPARK}'
+        f'{at_source}\n[target]\nurl = "trail+file://{written}"\n[[rules]]\ninclude = ["{made.schema}.*"]\n{more}\n{NO_SPARK}'
     )
+    return here, written
+
+
+def applying(made: Scenario, trail: Path, more: str = "", to: str = "{table}") -> Scenario:
+    """Make the job that applies a trail to the target of `made`. `to`: what tables are called there."""
+    there = replace(made, name=f"{made.name}_in", directory=made.directory / "in")
+    target = made.target.server
+    at = made.target_at or (target.host, target.port)
+    user = made.target_user[0] if made.target_user else target.user
     there.job_file.write_text(
-        f'name = "{there.name}"\n[source]\nurl = "trail+file://{trail or written}"\n'
-        f'[target]\nurl = "{target.name}://{target_user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{made.target_path}"\n'
-        f'[[rules]]\ninclude = ["{made.schema}.*"]\ntarget = "{made.there}.{{table}}"\n{at_apply}\n{NO_SPARK}'
+        f'name = "{there.name}"\n[source]\nurl = "trail+file://{trail}"\n'
+        f'[target]\nurl = "{target.name}://{user}:${{{TARGET_SECRET}}}@{at[0]}:{at[1]}/{made.target_path}"\n'
+        f'[[rules]]\ninclude = ["{made.schema}.*"]\ntarget = "{made.there}.{to}"\n{more}\n{NO_SPARK}'
     )
-    return Hops(here, there, written)
+    return there
