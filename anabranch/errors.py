@@ -34,6 +34,7 @@
     │   ├── TrailKeyMissing    exit 7   a key of an encrypted trail is not there, or is another one
     │   └── StorageFull        exit 7   waits for room, nothing is published
     ├── StateError             exit 7   state at the target or beside the trail contradicts the job
+    │   └── Overtaken          exit 7   another manager has taken over the jobs
     ├── ProviderUnavailable exit 1  an OpenID provider does not answer as it should: who logs in by it waits
     ├── SparkUnavailable       exit 1   retried: a cluster cannot be reached, or has no room for us
     ├── TablesParked           exit 8   done, but not all of it
@@ -365,6 +366,14 @@ class StateError(AnabranchError):
     code = "state"
     exit_code = 7
     retry = Retry.MANUAL
+
+
+class Overtaken(StateError):
+    """Another manager leads now: what this one would have written is not written."""
+
+    code = "overtaken"
+    retry = Retry.NEVER
+    default_hint = "this manager ends; started again, it stands by"
 
 
 class ProviderUnavailable(AnabranchError):

@@ -75,6 +75,7 @@ MEANINGS = {
     "TrailKeyMissing": "a key of an encrypted trail is not there, or another one is; the message has the ids of both",
     "StorageFull": "no room for the trail; nothing is published.",
     "StateError": "state at the target or beside the trail contradicts the job",
+    "Overtaken": "another manager has [taken over the jobs](../howto/manager.md#have-another-machine-stand-by)",
     "ParcelDamaged": "a file of a [parcel](../howto/by-files.md) is not the one that was exported",
     "ParcelRefused": "a parcel's signature, its place in the chain, its trail or its form is not accepted",
     "ParcelMissing": "a parcel, or a part of one, is not there; `--watch` waits for it",

@@ -7,6 +7,7 @@ What does not live here: the verbs.
 from __future__ import annotations
 
 import getpass
+import os
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, install_hint
@@ -14,15 +15,28 @@ from anabranch.errors import ConfigError, install_hint
 if TYPE_CHECKING:
     from anabranch.manager import Manager
     from anabranch.manager.callers import Caller
+    from anabranch.manager.store_contract import Keeper
+
+STORE = "ANABRANCH_STORE"  # the URL of a store that several machines share
 
 
-def opened() -> Manager:
-    """Return the manager of this home. Raises ConfigError where its packages are not installed."""
+def opened(store: str | None = None) -> Manager:
+    """Return the manager of this home. `store`: the URL of the database that has its state, else `$ANABRANCH_STORE` has it,
+    else it is a file. Raises ConfigError where its packages are not installed."""
     try:
         from anabranch.manager import Manager
     except ImportError:
         raise ConfigError("the manager needs packages that are not installed", hint=install_hint("manager")) from None
-    return Manager()
+    url = store or os.environ.get(STORE)
+    return Manager(keeper=_keeper(url) if url else None)
+
+
+def _keeper(url: str) -> Keeper:
+    try:
+        from anabranch.manager.store_postgresql import PostgresKeeper, endpoint_of
+    except ImportError:
+        raise ConfigError("the store needs packages that are not installed", hint=install_hint("postgresql")) from None
+    return PostgresKeeper(endpoint_of(url, os.environ))
 
 
 def caller() -> Caller:

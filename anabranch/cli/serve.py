@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.managing import opened
+from anabranch.cli.managing import STORE, opened
 from anabranch.cli.options import Verb, log_level
-from anabranch.errors import ConfigError, install_hint
+from anabranch.errors import ConfigError, Overtaken, install_hint
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -63,6 +63,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
     metavar="FILE",
     help="Let people log in by this OpenID provider.",
 )
+@click.option("--store", metavar="URL", help="Share the jobs with managers elsewhere.")
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")
 def serve(
@@ -71,6 +72,7 @@ def serve(
     tls_key: Path | None,
     allow_host: tuple[str, ...],
     oidc: Path | None,
+    store: str | None,
     stop_jobs: bool,
     alert_webhook: tuple[str, ...],
     alert_mail: tuple[str, ...],
@@ -81,7 +83,8 @@ def serve(
     What the manager knows stands below $ANABRANCH_HOME/_manager. The first start prints a password for one login as
     `admin`. Beyond this machine it answers with TLS only.
 
-    A second one of the same home stands by, and takes over when the first has ended.
+    A second one of the same home stands by, and takes over when the first has ended. On another machine it does so with
+    the same `--store postgresql://…` (or $ANABRANCH_STORE) and a shared ANABRANCH_HOME.
     """
     host, port = _address(listen)
     if (tls_cert is None) != (tls_key is None):
@@ -91,28 +94,62 @@ def serve(
             f"--listen {listen} is reached by other machines, and passwords would pass in plain text",
             hint="give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has TLS",
         )
+    _refuse_password(store)
     sockets = bound(host, port)
     sign_on = _sign_on(oidc)  # first: it takes a secret out of the environment
-    manager = opened()
+    manager = opened(store)
     if sign_on is not None:
         manager.sign_on_by(sign_on)
     manager.notifier.ways = _ways(alert_webhook, alert_mail, alert_command)
     from uvicorn import Config
 
-    from anabranch.manager.lease import Lease
-
     config = partial(
         Config, host=host, port=port, ssl_certfile=tls_cert, ssl_keyfile=tls_key, log_config=None, access_log=False,
         server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
     )  # fmt: skip
-    lease, names = Lease(manager.store.path.parent), (host, *allow_host, *([sign_on.host] if sign_on else []))
+    lease, names = _lease_of(manager), (host, *allow_host, *([sign_on.host] if sign_on else []))
     address = f"{'https' if tls_cert else 'http'}://{listen}"
-    if lease.take() or _stood_by(lease, config, names, address, [one.dup() for one in sockets]):
-        _serve(manager, config, names, address, stop_jobs, sockets)
+    try:
+        if lease.take() or _stood_by(manager, lease, config, names, address, [one.dup() for one in sockets]):
+            _serve(manager, lease, config, names, address, stop_jobs, sockets)
+    finally:
+        lease.close()
+
+
+def _lease_of(manager: Manager) -> Lease:
+    """Return the lease of a manager's store. Raises ConfigError where that is for other homes."""
+    from anabranch.manager.lease import Lease
+    from anabranch.manager.store_sqlite import SqliteKeeper
+
+    if isinstance(manager.store.keeper, SqliteKeeper):
+        return Lease(manager.store.directory)
+    from anabranch.manager.lease_shared import SharedLease
+    from anabranch.manager.store_postgresql import PostgresKeeper
+
+    assert isinstance(manager.store.keeper, PostgresKeeper)
+    shared = SharedLease(manager.store.directory, manager.store.keeper)
+    shared.require_home()
+    return shared
+
+
+def _refuse_password(store: str | None) -> None:
+    """Raise ConfigError for a password that everybody on this machine would read in the list of processes."""
+    login, has_login, _ = (store or "").partition("://")[2].rpartition("@")
+    password = login.partition(":")[2]
+    if has_login and password and not re.fullmatch(r"\$\{[^{}]*\}", password):
+        raise ConfigError(
+            "--store has a password that every user of this machine can see",
+            hint=f"write ${{NAME}} in its place, and give the variable NAME; or give the URL by ${STORE}",
+        )
 
 
 def _stood_by(
-    lease: Lease, config: Callable[..., Config], names: tuple[str, ...], address: str, sockets: list[socket.socket]
+    manager: Manager,
+    lease: Lease,
+    config: Callable[..., Config],
+    names: tuple[str, ...],
+    address: str,
+    sockets: list[socket.socket],
 ) -> bool:
     """Answer that we stand by until we have the lease. Returns False where we are asked to end before. Closes the sockets."""
     from anabranch.api.ending import Server
@@ -121,8 +158,12 @@ def _stood_by(
     click.echo(f"anabranch stands by at {address}: {lease.holder} manages the jobs", err=True)
     server, ends = Server(config(create_standby_app(names))), threading.Event()
 
+    def meanwhile() -> None:
+        if lease.is_elsewhere:
+            manager.stand_by()
+
     def wait() -> None:
-        if lease.wait(ends):
+        if lease.wait(ends, meanwhile):
             server.should_exit = True
 
     waiting = threading.Thread(target=wait, name="lease", daemon=True)
@@ -137,6 +178,7 @@ def _stood_by(
 
 def _serve(
     manager: Manager,
+    lease: Lease,
     config: Callable[..., Config],
     names: tuple[str, ...],
     address: str,
@@ -149,6 +191,7 @@ def _serve(
     from anabranch.api.gate import Pace
     from anabranch.cli.offered import commands
 
+    manager.supervision.may_act = lease.may_act
     manager.operations.offer(commands(_every_verb()))
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)
@@ -158,9 +201,14 @@ def _serve(
         click.echo(f"anabranch serves {address}", err=True)
         server = Server(config(app))
         app.state.is_ending = lambda: server.should_exit  # answers that go on end then
-        server.run(sockets)
+        lease.when_lost = partial(setattr, server, "should_exit", True)
+        if not lease.is_lost:
+            server.run(sockets)
     finally:
-        manager.end(stop_jobs)
+        manager.end(stop_jobs and not lease.is_lost)
+    if lease.is_lost:
+        message = "another manager has taken over the jobs, which go on: this one did not answer for a while"
+        raise Overtaken(message, hint="started again, it stands by")
 
 
 def _sign_on(file: Path | None) -> Settings | None:

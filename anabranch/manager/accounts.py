@@ -56,7 +56,7 @@ class Accounts:
         _refuse_short(password)
         with self._store.writing() as connection:
             done = connection.execute(
-                "INSERT OR IGNORE INTO user VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO user VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (name, self._hasher.hash(password), role, " ".join(jobs), must_change, now()),
             )
         if not done.rowcount:

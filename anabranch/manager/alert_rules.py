@@ -73,7 +73,8 @@ class AlertRules:
         check(rules)
         text = as_text(rules)
         with self._store.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO alert_rules VALUES (1, ?, ?, ?)", (text, now(), by))
+            connection.execute("DELETE FROM alert_rules")
+            connection.execute("INSERT INTO alert_rules VALUES (1, ?, ?, ?)", (text, now(), by))
         self._kept = tuple(rules)
 
 

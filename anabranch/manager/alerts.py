@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ from pathlib import Path
 from anabranch.manager.alert_rules import AlertRules, Kind, Rule
 from anabranch.manager.measures import Measure
 from anabranch.manager.store import ManagerStore, now
+from anabranch.manager.store_contract import Writing
 
 KEPT = 1000  # alerts that are over
 Verdict = tuple[bool | None, str]  # whether the rule holds, None where nobody knows; and what is so, for people
@@ -95,8 +95,11 @@ class Alerts:
         with self._store.writing() as connection:
             at = now()
             values = (*key, text, at, at)
-            made = connection.execute("INSERT INTO alert (rule, job, text, began, told) VALUES (?, ?, ?, ?, ?)", values)
-            self._tell(connection, int(made.lastrowid or 0), "firing", text)
+            connection.execute("INSERT INTO alert (rule, job, text, began, told) VALUES (?, ?, ?, ?, ?)", values)
+            made = connection.execute(
+                "SELECT max(id) AS id FROM alert"
+            ).fetchone()  # ours: nobody else writes meanwhile
+            self._tell(connection, int(made["id"]), "firing", text)
             connection.execute(
                 "DELETE FROM alert WHERE ended IS NOT NULL AND id <= (SELECT max(id) FROM alert) - ?", (KEPT,)
             )
@@ -106,12 +109,12 @@ class Alerts:
         ended = now() if event == "recovered" else None
         with self._store.writing() as connection:
             connection.execute(
-                "UPDATE alert SET text = iif(? IS NULL, ?, text), told = ?, ended = ? WHERE id = ?",
-                (ended, text, now(), ended, number),
+                "UPDATE alert SET text = CASE WHEN ? = 'recovered' THEN text ELSE ? END, told = ?, ended = ? WHERE id = ?",
+                (event, text, now(), ended, number),
             )
             self._tell(connection, number, event, text)
 
-    def _tell(self, connection: sqlite3.Connection, number: int, event: str, text: str) -> None:
+    def _tell(self, connection: Writing, number: int, event: str, text: str) -> None:
         row = connection.execute("SELECT rule, job, began, ended FROM alert WHERE id = ?", (number,)).fetchone()
         body = {"alert": number, "event": event, **dict(row), "text": text}
         for way in self._ways():

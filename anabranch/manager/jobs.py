@@ -99,7 +99,8 @@ class Jobs:
         name = self.checked(text).name
         with self._store.writing() as connection:
             last = connection.execute("SELECT max(version) FROM job_version WHERE job = ?", (name,)).fetchone()[0] or 0
-            done = connection.execute("INSERT OR IGNORE INTO job VALUES (?, ?, 0, ?)", (name, last + 1, now()))
+            values = (name, last + 1, now())
+            done = connection.execute("INSERT INTO job VALUES (?, ?, 0, ?) ON CONFLICT DO NOTHING", values)
             if not done.rowcount:
                 raise ConfigError(
                     f"there is a job {name} already", job=name, hint="change that one, or choose another name"
@@ -157,9 +158,15 @@ class Jobs:
                 connection.execute("INSERT INTO job_stop VALUES (?, ?)", (name, now()))
         return self.job(name)
 
+    def ask_to_stop(self, name: str) -> None:
+        """Note that the job's process is to stop, whichever machine it is on; while the job is wanted, another one starts."""
+        with self._store.writing() as connection:
+            connection.execute("DELETE FROM job_stop WHERE job = ?", (name,))
+            connection.execute("INSERT INTO job_stop VALUES (?, ?)", (name, now()))
+
     def is_wanted(self, name: str) -> bool:
         """Return whether the manager keeps the job running; not, where there is no such job."""
-        return self._store.row("SELECT 1 FROM job WHERE name = ? AND is_wanted", (name,)) is not None
+        return self._store.row("SELECT 1 FROM job WHERE name = ? AND is_wanted = 1", (name,)) is not None
 
     def stops(self) -> dict[str, str]:
         """Return the jobs that somebody has asked to stop, and whose process may still be there; with when that was."""
@@ -185,6 +192,15 @@ class Jobs:
             left.unlink(missing_ok=True)
         for job in self.all():
             self.write_file(job.name)
+
+    def refresh_file(self, name: str) -> None:
+        """Write the file of a job where another manager has left a former version, or none."""
+        try:
+            is_present = self.file(name).read_text(encoding="utf-8") == self.version(name).text
+        except FileNotFoundError:
+            is_present = False
+        if not is_present:
+            self.write_file(name)
 
     def write_file(self, name: str) -> None:
         """Write the present version of a job where its commands read it, readable for this user alone."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from anabranch.errors import TooOften
 from anabranch.manager.accounts import Accounts, User
 from anabranch.manager.store import ManagerStore, now
+from anabranch.manager.store_contract import Writing
 
 FREE = 5  # failures without a pause; then the first one, and twice as long each time
 FIRST_S = 1.0
@@ -54,10 +54,9 @@ class Logins:
         begun = Attempt({"place": _digest(spot), "name": _digest(name), "pair": _digest(f"{name}\0{spot}")})
         moment = datetime.now(UTC)
         with self._store.writing() as connection:
-            for kept, age in (("known", KNOWN), ("", FORGOTTEN)):
+            for kept, age in (("=", KNOWN), ("<>", FORGOTTEN)):
                 connection.execute(
-                    "DELETE FROM attempt WHERE (kind = 'known') = ? AND last < ?",
-                    (kept == "known", _text(moment - age)),
+                    f"DELETE FROM attempt WHERE kind {kept} 'known' AND last < ?", (_text(moment - age),)
                 )
             known = connection.execute(
                 "SELECT 1 FROM attempt WHERE kind = 'known' AND digest = ?", (begun.digests["pair"],)
@@ -69,7 +68,7 @@ class Logins:
             for kind in kinds:
                 connection.execute(
                     "INSERT INTO attempt VALUES (?, ?, 1, ?)"
-                    " ON CONFLICT DO UPDATE SET failures = failures + 1, last = excluded.last",
+                    " ON CONFLICT (kind, digest) DO UPDATE SET failures = attempt.failures + 1, last = excluded.last",
                     (kind, begun.digests[kind], now()),
                 )
         return begun
@@ -79,12 +78,15 @@ class Logins:
         with self._store.writing() as connection:
             for kind in ("place", "name"):
                 connection.execute(
-                    "UPDATE attempt SET failures = max(failures - 1, 0) WHERE kind = ? AND digest = ?",
+                    "UPDATE attempt SET failures = CASE WHEN failures > 0 THEN failures - 1 ELSE 0 END"
+                    " WHERE kind = ? AND digest = ?",
                     (kind, begun.digests[kind]),
                 )
             connection.execute("DELETE FROM attempt WHERE kind = 'pair' AND digest = ?", (begun.digests["pair"],))
             connection.execute(
-                "INSERT OR REPLACE INTO attempt VALUES ('known', ?, 0, ?)", (begun.digests["pair"], now())
+                "INSERT INTO attempt VALUES ('known', ?, 0, ?)"
+                " ON CONFLICT (kind, digest) DO UPDATE SET failures = 0, last = excluded.last",
+                (begun.digests["pair"], now()),
             )
 
 
@@ -101,7 +103,7 @@ def network(place: str) -> str:
     return str(address)
 
 
-def _pause(connection: sqlite3.Connection, kind: str, digest: str, moment: datetime) -> float:
+def _pause(connection: Writing, kind: str, digest: str, moment: datetime) -> float:
     """Return how many seconds are left of the pause; 0 where the clock was set back, rather than a wait for it."""
     row = connection.execute(
         "SELECT failures, last FROM attempt WHERE kind = ? AND digest = ?", (kind, digest)

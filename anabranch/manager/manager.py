@@ -43,6 +43,7 @@ from anabranch.manager.secrets import Secrets
 from anabranch.manager.sessions import Session, Sessions
 from anabranch.manager.statistics import Statistics
 from anabranch.manager.store import ManagerStore
+from anabranch.manager.store_contract import Keeper
 from anabranch.manager.supervising import Supervision
 from anabranch.manager.tokens import Tokens
 from anabranch.preflight.report import Report
@@ -63,18 +64,19 @@ class Manager:
     """One manager. Each method that acts for somebody gets the `Caller`, asks what that one may do, and notes it in the audit;
     it raises NotAllowed, and UnknownName for jobs that are not there or that the caller may not see."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        """Open the manager below `home`, the directory of the jobs' homes."""
+    def __init__(self, home: Path | None = None, keeper: Keeper | None = None) -> None:
+        """Open the manager below `home`, the directory of the jobs' homes. `keeper`: what has its state, by default a file
+        there; managers of several machines share one, and `home`, too."""
         self.home = home or home_of_jobs()
         os.environ["ANABRANCH_HOME"] = str(self.home)  # so that jobs find their homes from any directory
-        self.store = ManagerStore(self.home / DIRECTORY)
+        self.store = ManagerStore(self.home / DIRECTORY, keeper)
         self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
         self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
         self.oidc: SignOn | None = None
         self.secrets = Secrets(self.store, Keys(self.home / DIRECTORY), self.audit)
         self.repeats = Repeats(self.store)
         self.jobs = Jobs(self.store, self.home / DIRECTORY, self.secrets)
-        self.supervision = Supervision(self.jobs, self.home)
+        self.supervision = Supervision(self.jobs, self.home, is_shared=keeper is not None)
         self.people = People(self.accounts, self.tokens, self.audit)
         self.statistics = Statistics(self.store)
         self.alert_rules, self.notifier = AlertRules(self.store), Notifier(self.store)
@@ -290,6 +292,11 @@ class Manager:
         if dead := [type(one).__name__.lower() for one in threads if one.has_died]:
             log.get().error("manager_thread_died", threads=dead)
         return not dead
+
+    def stand_by(self) -> None:
+        """End on this machine what the manager of another one was asked to end. For a manager that stands by."""
+        self.supervision.stop_here()
+        self.operations.end_here()
 
     def begin(self) -> None:
         """Write the jobs' files, and begin to keep the wanted ones running."""

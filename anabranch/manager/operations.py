@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -31,6 +30,7 @@ from anabranch.manager.masking import HIDDEN
 from anabranch.manager.recorded import PIECE, STREAMS, Recorded
 from anabranch.manager.repeats import Repeats
 from anabranch.manager.store import ManagerStore, now
+from anabranch.manager.store_contract import Writing
 from anabranch.manager.verbs import OFFERED
 from anabranch.model.commands import END_OF_OPTIONS, Command
 
@@ -95,7 +95,7 @@ class Operations:
         """`home`: where jobs have theirs; `environment`: what the processes of a job get."""
         self._store, self._jobs, self._audit, self._repeats = store, jobs, audit, repeats
         self._home, self._environment = home, environment
-        self._directory = store.path.parent / DIRECTORY
+        self._directory = store.directory / DIRECTORY
         self._commands: Mapping[str, Command] = {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._asked: dict[int, float] = {}  # to end: when that was
@@ -215,6 +215,13 @@ class Operations:
                 self._forget_old(job)
             return int((self._store.row("SELECT count(*) AS n FROM operation WHERE state IN (?, ?)", OPEN) or {})["n"])
 
+    def end_here(self) -> None:
+        """Ask what runs on this machine to end, where the manager of another machine was asked to cancel it."""
+        query = "SELECT * FROM operation WHERE state = ? AND cancelled_by IS NOT NULL"
+        for row in self._store.rows(query, (RUNNING,)):
+            if (recorded := self._recorded(row["id"])).lives():
+                self._ask_to_end(row["id"], recorded)
+
     def _run(self) -> None:
         while not self._ends:
             self._awake.clear()
@@ -234,8 +241,8 @@ class Operations:
             self._has_failed = True
             return False
 
-    def _require_room(self, connection: sqlite3.Connection, role: Role, job: str) -> None:
-        query = "SELECT count(*), coalesce(sum(role = ?), 0) FROM operation WHERE state = ? AND job = ?"
+    def _require_room(self, connection: Writing, role: Role, job: str) -> None:
+        query = "SELECT count(*), count(*) FILTER (WHERE role = ?) FROM operation WHERE state = ? AND job = ?"
         waiting, of_viewers = connection.execute(query, (Role.VIEWER, QUEUED, job)).fetchone()
         if waiting >= WAITING or (role is Role.VIEWER and of_viewers >= WAITING // 2):
             message = f"{waiting} operations of the job {job} wait already"
@@ -246,7 +253,7 @@ class Operations:
         query = """
             SELECT * FROM (
                 SELECT *, row_number() OVER (PARTITION BY job, role = ? ORDER BY id) AS place FROM operation WHERE state = ?
-            ) WHERE place <= ? ORDER BY id"""
+            ) AS queued WHERE place <= ? ORDER BY id"""
         chosen: list[dict[str, Any]] = []
         if len(running) < AT_ONCE:
             for row in self._store.rows(query, (Role.VIEWER, QUEUED, AT_ONCE)):
@@ -322,7 +329,7 @@ class Operations:
             SELECT id FROM (
                 SELECT id, row_number() OVER (PARTITION BY role = ? ORDER BY id DESC) AS place FROM operation
                 WHERE job = ? AND state NOT IN (?, ?)
-            ) WHERE place > ?"""
+            ) AS ended WHERE place > ?"""
         for row in self._store.rows(query, (Role.VIEWER, job, *OPEN, KEPT)):
             shutil.rmtree(self._recorded(row["id"]).place, ignore_errors=True)
             with self._store.writing() as connection:
@@ -359,13 +366,14 @@ class Operations:
         return _operation(row)
 
 
-def _queue(connection: sqlite3.Connection, caller: Caller, values: tuple[str, ...]) -> int:
+def _queue(connection: Writing, caller: Caller, values: tuple[str, ...]) -> int:
     """Add an operation to those that wait. `values`: job, verb, arguments, words. Returns its number."""
-    done = connection.execute(
+    connection.execute(
         "INSERT INTO operation (job, verb, arguments, words, state, asked, asked_by, role) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (*values, QUEUED, now(), caller.name, caller.role_at(values[0]).value),
     )
-    return int(done.lastrowid or 0)
+    made = connection.execute("SELECT max(id) AS id FROM operation").fetchone()  # ours: nobody else writes meanwhile
+    return int(made["id"])
 
 
 def _has_place(row: Mapping[str, Any], running: Sequence[Mapping[str, Any]]) -> bool:

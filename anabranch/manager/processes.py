@@ -90,6 +90,17 @@ def is_run(home: Path) -> bool:
     return bool(lock.holder(home / RUN_LOCK)) or JobProcess.found(home) is not None
 
 
+def elsewhere(home: Path) -> str:
+    """Return who runs the job with this home on another machine, by its lock or by what it notes; "" for nobody there."""
+    host = os.uname().nodename
+    if (held := lock.holder(home / RUN_LOCK)) and not held.endswith(f" on {host}"):
+        return held
+    with closing(StateStore(home)) as state:
+        parts: list[dict[str, Any]] = state.snapshot()["parts"]
+    others = (part for part in parts if part["name"] == RUN and part["host"] != host)
+    return next((f"process {part['pid']} on {part['host']}" for part in others), "")
+
+
 def noted(home: Path) -> tuple[int, int] | None:
     """Return what differs as soon as a process of the job with this home has noted something. Raises OSError."""
     try:

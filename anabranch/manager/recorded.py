@@ -83,15 +83,22 @@ class Recorded:
         return False
 
     def send(self, number: signal.Signals) -> bool:
-        """Send SIGTERM to the process, or SIGKILL to all of its session. Returns whether there was one to send it to."""
+        """Send SIGTERM to the process, or SIGKILL to all of its session. Returns whether there was one of this machine to send
+        it to."""
         try:
             pid = int((self.place / "pid").read_text())
         except (FileNotFoundError, ValueError):
             return False  # it has only just been started
-        if not self.lives():
+        if not self.lives() or not self._is_here():
             return False
         with suppress(ProcessLookupError):  # it ended meanwhile
             os.killpg(pid, number) if number == signal.SIGKILL else os.kill(pid, number)
+        return True
+
+    def _is_here(self) -> bool:
+        """Return whether the process is one of this machine; of one that has not said so, it is."""
+        with suppress(FileNotFoundError):
+            return (self.place / "host").read_text() == os.uname().nodename
         return True
 
     def result(self) -> Result | None:

@@ -24,7 +24,7 @@ SET_DEATH_SIGNAL = 1  # https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2
 
 
 def main(directory: str, limit: str, *command: str) -> None:
-    """Run a command; writes `pid`, `stdout` and `stderr`, and `result` when it has ended, into the directory."""
+    """Run a command; writes `host`, `pid`, `stdout` and `stderr`, and `result` when it has ended, into the directory."""
     place, most = Path(directory), int(limit)
     child: subprocess.Popen[bytes] | None = None
     is_asked = False
@@ -36,6 +36,7 @@ def main(directory: str, limit: str, *command: str) -> None:
             child.terminate()
 
     signal.signal(signal.SIGTERM, end)
+    _write(place / "host", os.uname().nodename)
     _write(place / "pid", str(os.getpid()))
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_end_together

@@ -67,8 +67,13 @@ class Series:
     points: list[Point]
 
 
-_FOLD = """
-INSERT OR REPLACE INTO statistic
+_INSTEAD = """
+ON CONFLICT (step, job, at) DO UPDATE SET samples = excluded.samples, state = excluded.state,
+    lag = excluded.lag, lag_most = excluded.lag_most, changes = excluded.changes, changes_most = excluded.changes_most,
+    rows = excluded.rows, rows_most = excluded.rows_most
+"""
+_FOLD = f"""
+INSERT INTO statistic
 SELECT :to, job, at / :to * :to, sum(samples), max(state),
     sum(lag * samples) / sum(CASE WHEN lag IS NOT NULL THEN samples END), max(lag_most),
     sum(changes * samples) / sum(CASE WHEN changes IS NOT NULL THEN samples END), max(changes_most),
@@ -76,7 +81,10 @@ SELECT :to, job, at / :to * :to, sum(samples), max(state),
 FROM statistic
 WHERE step = :of AND job IN (SELECT id FROM statistic_job) AND at >= :begin AND at < :end
 GROUP BY job, at / :to
-"""
+{_INSTEAD}"""
+_ADD = f"""
+INSERT INTO statistic VALUES (1, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)
+{_INSTEAD}"""
 _DROP = "DELETE FROM statistic WHERE step = :step AND job IN (SELECT id FROM statistic_job) AND at < :before"
 _FIRST = "SELECT min((SELECT min(at) FROM statistic WHERE step = :step AND job = id AND at >= :begin)) AS at FROM statistic_job"
 _COLUMNS = {Measured.LAG: "lag", Measured.CHANGES: "changes", Measured.ROWS: "rows"}
@@ -101,10 +109,10 @@ class Statistics:
         taken = list(self._waiting)
         with self._store.writing() as connection:
             names = {(name,) for _, name, _ in taken}
-            connection.executemany("INSERT OR IGNORE INTO statistic_job (name) VALUES (?)", names)
+            connection.executemany("INSERT INTO statistic_job (name) VALUES (?) ON CONFLICT DO NOTHING", names)
             numbers = {row["name"]: row["id"] for row in connection.execute("SELECT * FROM statistic_job")}
             rows = [_row(second, numbers[name], measure) for second, name, measure in taken]
-            connection.executemany("INSERT OR REPLACE INTO statistic VALUES (1, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany(_ADD, rows)
         del self._waiting[: len(taken)]
         due = {to: at // to * to for _, to in FOLDED}
         if due != self._due:
@@ -127,7 +135,11 @@ class Statistics:
             until = min(begin + length, end)
             with self._store.writing() as connection:
                 connection.execute(_FOLD, {"of": of, "to": to, "begin": begin, "end": until})
-                connection.execute("INSERT OR REPLACE INTO statistic_folded VALUES (?, ?)", (to, until))
+                connection.execute(
+                    "INSERT INTO statistic_folded VALUES (?, ?)"
+                    " ON CONFLICT (step) DO UPDATE SET up_to = excluded.up_to",
+                    (to, until),
+                )
             begin, kept = until, {"up_to": until}
             time.sleep(PAUSE_S)
 

@@ -2,7 +2,8 @@
 
 What is wanted stands in the store (`jobs.py`); a thread makes it so, again and again. A job that ended for what a person has
 to mend (its file, its preflight) is not started again by itself. What somebody has started by hand is watched, and stopped
-where that is asked for. What does not live here: the processes (`processes.py`).
+where that is asked for. Where managers of several machines share the jobs, one that runs on another machine is left to it until
+it has ended. What does not live here: the processes (`processes.py`), who may act (`lease.py`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import log
 from anabranch.errors import AnabranchError, StateError
 from anabranch.manager.jobs import Jobs
-from anabranch.manager.processes import JobProcess, is_run, noted
+from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
 TICK_S = 0.5
 LOOK_S = 2.0  # between two looks for a process that somebody else has started
@@ -30,7 +31,7 @@ FINAL_CODES = frozenset({2, 3})  # configuration, preflight: it would fail again
 @dataclass
 class Watched:
     """Knowledge of one job's process. `failed`: the exit code with which it ended for good; `problem`: why nothing can be done
-    about the job until `not_before`."""
+    about the job until `not_before`; `elsewhere`: who runs it on another machine, "" for nobody."""
 
     process: JobProcess | None = None
     began: float = 0.0
@@ -42,14 +43,15 @@ class Watched:
     last_code: int | None = None
     problem: str = ""
     look_at: float = 0.0  # when to look for a process of somebody else next
+    elsewhere: str = ""
     noted: tuple[int, int] | None = None  # as `noted` said at the last look
 
 
 @dataclass(frozen=True)
 class ProcessState:
     """A job's process for people: `state` is stopped, starting, running, stopping, waiting (to start again) or failed;
-    `code`: its last exit code; `again_in`: seconds to the next start; `problem`: why it could not be started, "" where it
-    was."""
+    `code`: its last exit code; `again_in`: seconds to the next start; `problem`: why it could not be started, or where it runs
+    if not on this machine, else ""."""
 
     state: str
     pid: int | None
@@ -62,14 +64,18 @@ class ProcessState:
 @dataclass
 class Supervision:
     """The supervision of one manager's jobs. `home`: where jobs have theirs; `environment`: what their processes get,
-    beside their secrets."""
+    beside their secrets; `is_shared`: whether other machines run jobs of this home, too; `may_act`: whether no other manager
+    can supervise them at this moment."""
 
     jobs: Jobs
     home: Path
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    is_shared: bool = False
+    may_act: Callable[[], bool] = lambda: True
 
     def __post_init__(self) -> None:
         self._watched: dict[str, Watched] = {}
+        self._asked_here: dict[str, tuple[str, float]] = {}  # when somebody asked, and when we did
         self._mutex = threading.RLock()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="supervision", daemon=True)
@@ -93,7 +99,9 @@ class Supervision:
         """Ask every job to stop, and wait until no process is left. What is wanted stays: a later manager starts them again."""
         self.end()
         with self._mutex:
-            while running := [one for one in self._watched.values() if one.process and one.process.code() is None]:
+            while self.may_act() and (
+                running := [one for one in self._watched.values() if one.process and one.process.code() is None]
+            ):
                 for one in running:
                     self._stop(one)
                 time.sleep(0.1)
@@ -106,6 +114,8 @@ class Supervision:
             for name in self._watched.keys() - wanted.keys():
                 self._gone(name, self._watched[name])
             for name, is_wanted in wanted.items():
+                if not self.may_act():
+                    return
                 watched = self._watched.setdefault(name, Watched())
                 if watched.problem and time.monotonic() < watched.not_before:
                     continue
@@ -114,6 +124,19 @@ class Supervision:
                     watched.problem = ""
                 except (AnabranchError, OSError) as error:  # its home belongs to somebody else, say
                     self._put_off(name, watched, str(error))
+
+    def stop_here(self) -> None:
+        """Stop what runs on this machine, and what the manager of another machine was asked to stop; each is asked once, and
+        killed where that does not help. For a manager that stands by."""
+        for name, asked in self.jobs.stops().items():
+            former, process = self._asked_here.get(name), JobProcess.found(self.home / name)
+            if process is None:
+                continue
+            if former is None or former[0] != asked:
+                self._asked_here[name] = asked, time.monotonic()
+                process.ask_to_stop()
+            elif time.monotonic() - former[1] > STOP_S:
+                process.kill()
 
     def try_again(self, name: str) -> None:
         """Forget how a job failed, and its pause: it starts at the next look, if it is wanted."""
@@ -126,6 +149,8 @@ class Supervision:
         """Ask a job's process to stop; while the job is wanted, another one starts when it has."""
         with self._mutex:
             if (watched := self._watched.get(name)) is not None:
+                if watched.elsewhere:
+                    self.jobs.ask_to_stop(name)
                 self._stop(watched)
 
     def is_run(self, name: str) -> bool:
@@ -135,7 +160,7 @@ class Supervision:
             if watched.process is not None and watched.process.code() is None:
                 return True
         try:
-            return is_run(self.home / name)
+            return is_run(self.home / name) or (self.is_shared and bool(elsewhere(self.home / name)))
         except OSError as error:
             message = f"nobody can tell whether the job {name} runs: {error}"
             raise StateError(message, job=name, hint=f"look at the rights of {self.home / name}") from None
@@ -148,6 +173,10 @@ class Supervision:
             rest = watched.not_before - time.monotonic()
             if watched.process is not None:
                 state = "stopping" if watched.stop_asked is not None else "running"
+            elif watched.elsewhere:
+                is_wanted = self.jobs.is_wanted(name)
+                told = f"{watched.elsewhere} runs it"
+                return ProcessState("running" if is_wanted else "stopping", None, watched.restarts, None, None, told)
             elif watched.failed is not None:
                 state = "failed"
             else:
@@ -172,9 +201,9 @@ class Supervision:
             if stop is not None or watched.stop_asked is not None:
                 self._stop(watched)
         elif stop is not None:
-            if not is_run(self.home / name):
+            if not watched.elsewhere and not is_run(self.home / name):
                 self.jobs.has_stopped(name, stop)
-        elif is_wanted and watched.failed is None and time.monotonic() >= watched.not_before:
+        elif is_wanted and not watched.elsewhere and watched.failed is None and time.monotonic() >= watched.not_before:
             self._start(name, watched)
 
     def _gone(self, name: str, watched: Watched) -> None:
@@ -192,6 +221,7 @@ class Supervision:
     def _look_for(self, name: str, watched: Watched) -> None:
         """Look for a process that another manager, or somebody by hand, has started; it has noted itself."""
         found, watched.look_at = noted(self.home / name), time.monotonic() + LOOK_S
+        watched.elsewhere = elsewhere(self.home / name) if self.is_shared else ""
         if found is None or found == watched.noted:
             return
         process, watched.noted = JobProcess.found(self.home / name), found
@@ -206,6 +236,10 @@ class Supervision:
     def _start(self, name: str, watched: Watched) -> None:
         if (found := JobProcess.found(self.home / name)) is not None:  # somebody may have started it by hand
             return self._take_over(name, watched, found)
+        if self.is_shared and (other := elsewhere(self.home / name)):
+            watched.elsewhere = other
+            return None
+        self.jobs.refresh_file(name)
         environment = self.jobs.environment_of_process(name, self.environment)
         watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment)
         watched.began, watched.stop_asked = time.monotonic(), None

@@ -25,7 +25,7 @@ CODES = {
     "target_busy": "target", "target_full": "target", "row_refused": "target", "redefined": "source", "fenced": "target",
     "not_told": "target", "trail": "job",
     "trail_locked": "job", "trail_corrupt": "job", "trail_key_missing": "job",
-    "storage_full": "job", "state": "job", "tables_parked": "job",
+    "storage_full": "job", "state": "job", "overtaken": "job", "tables_parked": "job",
     "not_caught_up": "job",
 }  # fmt: skip
 

@@ -1,0 +1,5 @@
+"""Secrets, on a PostgreSQL: the tests of tests/unit/manager/test_manager_secrets.py."""
+
+from __future__ import annotations
+
+from tests.unit.manager.test_manager_secrets import *  # noqa: F403 - the same tests, on another store
