@@ -142,6 +142,8 @@ POINTS = {
     "apply.one": "one source transaction was carried out row by row, before its commit",
     "apply.saved": "table states are saved in the open transaction",
     "apply.commit": "before COMMIT is sent",
+    "attunity.noted": "the trace has what is new, the row of the state does not say it yet",
+    "attunity.configured": "the trace tells of another configuration, the job's parts do not have it yet",
     "changes.low_end_moved": "readers may not ask for old changes any more, which are still there",
     "changes.removed": "old changes are removed from change tables, their places are still there",
     "changes.idle_noted": "the time is noted in the open transaction, while the source has no changes",

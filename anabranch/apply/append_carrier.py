@@ -38,10 +38,15 @@ class AppendCarrier:
     progress: Progress
     writer: Appender
     filtered: FilterImages | None = None
+    at_once: int = 0  # transactions of the source in one epoch, at most; 0: however many
 
     def carry_out(self, feed: Feed, again: bool = False) -> None:
-        """Carry out the feed in one epoch; where something is refused, in halves, so that all in front of it is delivered and
-        the error names the transaction. Raises RowRefused."""
+        """Carry out the feed in one epoch, or in several where one may have so many transactions only; where something is
+        refused, in halves, so that all in front of it is delivered and the error names the transaction. Raises RowRefused."""
+        if (most := self.at_once) and feed.upto - feed.after > most:
+            for after in range(feed.after, feed.upto, most):
+                self.carry_out(Feed(feed.trail, after, min(after + most, feed.upto)))
+            return None
         try:
             self._at_once(feed)
         except (Conflict, NeedsSlowWay, RowRefused, TookTooLong) as reason:

@@ -332,7 +332,7 @@ class ApplyRun:
     def _carrier(self, progress: Progress, writer: Writer) -> CarryOut:
         """Return the way of carrying out that this kind of target needs: it keeps changes, or rows."""
         if appending(writer):
-            return AppendCarrier(progress, writer, StreamFilter(self.engine))
+            return AppendCarrier(progress, writer, StreamFilter(self.engine), self.settings.at_once)
         executors = Executors(
             self.job, self.trail_directory, self.target, self.rules, self.engine, self.settings.stage_rows
         )

@@ -28,6 +28,7 @@ class ApplySettings:
     sets_aside: bool = False  # set single refused rows aside, where nothing depends on them
     aside_limit: int = 1000  # changes of a table that may be set aside
     rests: bool = False  # leave the checkpoint where it is while the log has nothing for us: another job reads it (K21)
+    at_once: int = 0  # transactions of the source in one epoch, at most, at a target of changes; 0: however many
     stage_rows: int | None = None  # row images from which executors plan an epoch; None: the measured default
     choices: Mapping[str, str] = field(default_factory=dict)  # PreflightContext.user_choices
     actions: ActionsOf = lambda table: APPLY_ALL  # what becomes of changes of definitions

@@ -105,6 +105,8 @@ class JobConfig(Section):
         if not self.has_change_tables and (named := [str(entry.id) for entry in self.tables if entry.instances]):
             what = f"[[tables]] instances of {', '.join(named)}"
             raise refuse(Problem(what, expected=f'[target] form = "{CHANGE_TABLES}", whose tables they are'))
+        if self.compat.attunity and not self.has_change_tables:
+            raise refuse(Problem("[compat] attunity", expected=f'[target] form = "{CHANGE_TABLES}" beside it'))
         if self.keeps_changes and (misfits := list(self._misfits_of_changes())):
             beside = self.kept_changes
             raise refuse(*(Problem(f"{what} beside {beside}", expected=expected) for what, expected in misfits))

@@ -18,6 +18,7 @@ from anabranch.contracts.appender import (
     NotesIdle,
     TakesFirstRows,
 )
+from anabranch.contracts.attunity import AttunityTables, HasAttunityTables
 from anabranch.contracts.checks import Checks, PreflightContext
 from anabranch.contracts.fence import (
     ComparingSource,
@@ -144,6 +145,7 @@ __all__ = [
     "Appender",
     "ApplierSession",
     "AsideStore",
+    "AttunityTables",
     "Begun",
     "Bounds",
     "Cascader",
@@ -176,6 +178,7 @@ __all__ = [
     "FollowsInstances",
     "ForeseeingCatalog",
     "ForeseeingDialect",
+    "HasAttunityTables",
     "HashingReader",
     "HashingSnapshot",
     "JobStore",

@@ -45,6 +45,7 @@ class Child:
     restarts: deque[float] = field(default_factory=deque)
     restarted: int = 0  # times, since this process began
     not_before: float = 0.0
+    _is_renewed: bool = False  # it was asked to end, so that it starts again
 
     def start(self) -> None:
         environment = {**os.environ, SUPERVISED: "1", **self.environment}
@@ -59,6 +60,9 @@ class Child:
             self.start()
         elif code == 0 and self.may_end:
             self.ended_well = True
+        elif code is not None and self._is_renewed:
+            self._is_renewed = False
+            self.start()
         elif code is not None:
             self._again(code, now)
 
@@ -77,6 +81,14 @@ class Child:
         """Plan another try after it ended for good, as if it were the first."""
         self.process, self.not_before = None, moment
         self.restarts.clear()
+
+    def renew(self, restarts_per_hour: int) -> None:
+        """Let it end, and start again with what it reads by then, unless it is one that may end: that goes on. This is no death
+        and is not counted. It may die of a new number of times."""
+        self.restarts_per_hour = restarts_per_hour
+        if not self.may_end and self.process is not None and self.process.poll() is None:
+            self._is_renewed = True
+            self.stop()
 
     def stop(self) -> None:
         if self.process and self.process.poll() is None:

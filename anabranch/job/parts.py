@@ -17,11 +17,13 @@ from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.contracts import Emptying, drift_of
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
+from anabranch.lifecycle.attunity import make_tables
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.lifecycle.compat import show_progress
 from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin, twin_of
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import has_begun
+from anabranch.view.attunity import as_asked, transactions_at_once
 from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uuid
 from anabranch.view.opened import end_of, require_rows, source_of, spark_home, store_of
@@ -51,6 +53,7 @@ LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 
 def run_capture(job: JobView) -> None:
     refuse_in_hop(job, "capture", job.captures)
+    job = as_asked(job)
     with Stop() as stop, part(job, "capture", stop.asked) as state, stop.excused():
         job_uuid = trail_uuid(job) or new_trail_uuid(job)
         source = source_of(job)
@@ -99,7 +102,7 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
     from anabranch.lifecycle.hopping import refuse_other_values
 
     refuse_in_hop(job, "apply", job.applies)
-
+    job = as_asked(job)
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
     with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
         refuse_changed_job(job)
@@ -108,6 +111,7 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
         refuse_unlike_twin(job)
         with store_of(job) as store:
             show_progress(job, store)
+        make_tables(job)
         source = source_of(job)
         ApplyRun(
             job=job.config.name,
@@ -144,6 +148,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         choices=choices_of(job.config, job.target),
         rests=bool(job.config.source.leave_out),
         stage_rows=apply.stage_rows,
+        at_once=transactions_at_once(job),
         retry=target_limits(job),
         names=job.names,
     )

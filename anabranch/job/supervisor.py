@@ -38,6 +38,7 @@ from anabranch.model.condition import Waiting
 from anabranch.model.metrics import PARKED, RESTARTS
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
+from anabranch.view.attunity import as_asked, batched, noted
 from anabranch.view.refusals import refuse_changed_job, refuse_unarmed
 from anabranch.view.running import RUN_LOCK
 
@@ -56,6 +57,7 @@ class Supervisor:
     def __init__(self, job: JobView, show: IO[str] | None = None) -> None:
         """Prepare the run. `show`: where people are shown checks and progress; None: only the log tells of them."""
         self.job, self.show = job, show
+        self._filed, self._noted = job, noted(job)  # what the file says, what Attunity's configuration says besides
         self.stop = Stop()
         self._streams = False
 
@@ -71,6 +73,7 @@ class Supervisor:
             away = self._preflight(state)
             refuse_changed_job(self.job)
             refuse_unarmed(self.job)
+            self.job = as_asked(self.job)
             captures = [self._capture()] if self.job.captures else []
             views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited
             lanes = [self._lane(view, state, view.target in away, is_patient) for view in views]
@@ -168,6 +171,7 @@ class Supervisor:
         with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
+                self._renew(children)
                 for capture in captures:
                     capture.poll(now)
                 for lane in lanes:
@@ -190,6 +194,19 @@ class Supervisor:
         if until_caught_up:
             sys.exit(128 + (self.stop.signal or signal.SIGTERM))
         return None
+
+    def _renew(self, children: list[Child]) -> None:
+        """Let parts start again where the row of Attunity's configuration says something else of them by now."""
+        if not self.job.config.compat.attunity or (now := noted(self._filed)) == self._noted:
+            return
+        before, job = self._noted, as_asked(self._filed)
+        self._noted = now
+        if job.config == self.job.config and batched(now) == batched(before):
+            return
+        self.job = job
+        for child in children:
+            child.renew(self.job.config.retry.restarts_per_hour)
+        log.get(job=self.job.config.name).info("parts_renewed", why="cdc.xdbcdc_config says something else of them")
 
     def _note_streaming(self, lanes: list[Lane], state: StateStore) -> None:
         """Say that a job streams once its load is through, where it has no apply that says so."""

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from heapq import nlargest
 from operator import itemgetter
@@ -36,6 +36,7 @@ INTERVAL = 0.25
 SPARK_STARTS = "Spark is starting: rows come behind that"
 
 OF_TARGET = ("load", "apply")
+KEEPS = ("run", "apply")  # parts that keep what others read of the job at its target
 NAMED = 20  # tables of an epoch of which the numbers of rows are kept
 BEAT = 2.0  # seconds between two notes that a part is alive
 CLEAN = 600.0  # seconds between two removals of old trace entries
@@ -64,7 +65,8 @@ def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> 
     traced.started(name, gone)
     traced.follow_level()
     about = log.about(task=task, **({"target": job.target} if is_named else {}))
-    with log.tapped(traced.logged), shipping(_shipped(job, name)):
+    views = _shipped(job, name)
+    with log.tapped(traced.logged), shipping(views), _keeping(views if name in KEEPS else []):
         has_failed, told = False, None
         try:
             with about, waits.listening(partial(state.waits, name)), _beating(state, name, stops, traced):
@@ -78,6 +80,15 @@ def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> 
             log.note_details(False)
             log.show("")
             state.close()
+
+
+def _keeping(views: Sequence[JobView]) -> AbstractContextManager[None]:
+    """Keep Attunity's tables meanwhile. What that needs comes with jobs that have asked for them."""
+    if not any(view.config.compat.attunity for view in views):
+        return nullcontext()
+    from anabranch.job.attunity import keeping
+
+    return keeping(views)
 
 
 def _shipped(job: JobView, name: str) -> list[JobView]:

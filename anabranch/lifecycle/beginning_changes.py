@@ -16,6 +16,7 @@ from anabranch.contracts import FollowsInstances, KeepsChanges, TakesFirstRows, 
 from anabranch.errors import StateError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.arming import hand_on
+from anabranch.lifecycle.attunity import make_tables
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.first_rows import load_first_rows, refuse_unfit
 from anabranch.model.ids import TableId
@@ -46,6 +47,7 @@ def begin_changes(job: JobView, stop: Callable[[], bool]) -> None:
             _begin(job, store, definitions(job))
         else:
             _follow_instances(job, store)
+            make_tables(job)
             hand_on(job, checkpoint.position.sequence)
         load_first_rows(job, store, stop)
 
@@ -74,6 +76,7 @@ def _begin(job: JobView, store: TargetStore, schemas: Mapping[TableId, TableSche
     refuse_shared(forms)
     with closing(target.change_tables(value_rules(job))) as made:
         made.begin(name, uuid, forms, first, end.commit_time if end.position.sequence == first else 0)
+    make_tables(job)
     reach("changes.made")
     known = store.states.tables(name)
     wants = isinstance(target, TakesFirstRows) and target.wants_first_rows

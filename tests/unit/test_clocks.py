@@ -96,6 +96,7 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "foreseen_clauses.py",  # words of a statement
         "structures.py",
         "lookout.py",
+        "attunity.py",  # for people: when a row of a trace was written
         "catalog.py",  # a source's, for people who read change tables: up to when they have all changes
         "fence.py",  # for people: how old a transaction is
     }

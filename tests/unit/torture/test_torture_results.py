@@ -43,6 +43,8 @@ RARE = {
     "first.committed": "live/test_kafka_target.py::test_rows_that_are_there_come_once_and_in_front_of_their_changes",
     "changes.following": "live/test_change_instances.py::test_a_second_instance_has_its_columns_from_its_own_place_on",
     "changes.known": "live/test_change_tables.py::test_a_reader_gets_every_change_once_while_the_job_dies",
+    "attunity.noted": "live/test_attunity_tables.py::test_a_death_between_trace_and_state_tells_nothing_twice",
+    "attunity.configured": "live/test_attunity_tables.py::test_the_configuration_row_is_read_as_it_is_written",
     "changes.low_end_moved": "live/test_change_retention.py::test_old_changes_go_and_a_reader_gets_no_gap",
     "changes.removed": "live/test_change_retention.py::test_old_changes_go_and_a_reader_gets_no_gap",
     "changes.idle_noted": "live/test_change_heartbeats.py::test_time_goes_on_while_the_source_is_idle",

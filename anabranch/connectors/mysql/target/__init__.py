@@ -10,6 +10,7 @@ from anabranch.connectors.mysql.target.options import UNLOGGED, USUAL, MysqlTarg
 
 if TYPE_CHECKING:
     from anabranch.contracts import (
+        AttunityTables,
         ChangeTables,
         Checks,
         Loader,
@@ -103,6 +104,11 @@ class MysqlChangeTarget(MysqlTarget):
         from anabranch.connectors.mysql.target.change_tables.instances import MysqlChangeTables
 
         return MysqlChangeTables(self.endpoint, rules)
+
+    def attunity(self) -> AttunityTables:
+        from anabranch.connectors.mysql.target.change_tables.attunity import attunity_tables
+
+        return attunity_tables(self.endpoint)
 
     def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
         from anabranch.connectors.mysql.target.change_tables.writer import MysqlChangeWriter

@@ -11,6 +11,7 @@ from anabranch.databases import NONE
 
 if TYPE_CHECKING:
     from anabranch.contracts import (
+        AttunityTables,
         ChangeTables,
         Checks,
         Loader,
@@ -98,6 +99,11 @@ class PostgresChangeTarget(PostgresTarget):
         from anabranch.connectors.postgresql.target.change_tables.instances import PostgresChangeTables
 
         return PostgresChangeTables(self.endpoint, rules)
+
+    def attunity(self) -> AttunityTables:
+        from anabranch.connectors.postgresql.target.change_tables.attunity import attunity_tables
+
+        return attunity_tables(self.endpoint)
 
     def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
         from anabranch.connectors.postgresql.target.change_tables.writer import PostgresChangeWriter

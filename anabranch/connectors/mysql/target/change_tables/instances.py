@@ -212,7 +212,7 @@ def _make_room(connection: Connection, release: Release) -> None:
     if not has_database(connection, SCHEMA):
         run(connection, ddl.create_database(SCHEMA, release))
     for name, columns in TABLES.items():
-        run(connection, f"CREATE TABLE IF NOT EXISTS cdc.{name} ({columns}){_options(release)}")
+        run(connection, f"CREATE TABLE IF NOT EXISTS cdc.{name} ({columns}){options_of(release)}")
 
 
 def _refuse_names(new: Sequence[Wanted], others: Sequence[Instance] = ()) -> None:
@@ -326,11 +326,11 @@ def create_table(source: TableId, target: TableId, columns: Sequence[MadeColumn]
     return (
         f"CREATE TABLE IF NOT EXISTS {table_name(target)} (\n  "
         + ",\n  ".join(lines)
-        + f"\n){_options(release)}{comment}"
+        + f"\n){options_of(release)}{comment}"
     )
 
 
-def _options(release: Release) -> str:
+def options_of(release: Release) -> str:
     how = " ROW_FORMAT=DYNAMIC" if release.has("long index rows") else ""
     return f" ENGINE=InnoDB{how} DEFAULT CHARSET=utf8mb4 COLLATE={by_bytes(release.collations)}"
 

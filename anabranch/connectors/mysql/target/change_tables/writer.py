@@ -13,10 +13,12 @@ from typing import Any
 import pymysql
 
 from anabranch.connectors.mysql.target.apply import MysqlWriter
+from anabranch.connectors.mysql.target.change_tables.attunity import HAS_STATE
 from anabranch.connectors.mysql.target.errors import NO_TABLE, translated
 from anabranch.connectors.mysql.target.session import Connection, ask, quoted, run, table_name
 from anabranch.connectors.mysql.target.staging import send_rows, way_into
 from anabranch.connectors.sql.appended import LSN, last_before, place_between, places, staged
+from anabranch.connectors.sql.attunity import WRITTEN, EpochCount
 from anabranch.connectors.sql.change_tables import utc
 from anabranch.connectors.sql.cleaning import PLACES, START, piece
 from anabranch.connectors.sql.instances import (
@@ -56,6 +58,8 @@ class MysqlChangeWriter(MysqlWriter):
     takes_emptied = False  # SQL Server's change tables have no row for it
 
     _instances: Mapping[TableId, list[Instance]] | None = None  # that changes come to; None: not known
+    _has_state = False  # of Attunity's: what an epoch has written is counted there
+    _count = EpochCount()
 
     def claim(self, job: str, owner: str) -> Checkpoint:
         self._instances = None
@@ -63,6 +67,7 @@ class MysqlChangeWriter(MysqlWriter):
 
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         begun = super().begin(now, then, origin)
+        self._count = EpochCount()
         if begun is Begun.OPEN:
             self._settle(last_before(now.position.sequence + 1))
         return begun
@@ -75,8 +80,17 @@ class MysqlChangeWriter(MysqlWriter):
             if is_marked:
                 for values in to_settle(instances(ask(connection, KNOWN)), place):
                     run(connection, SETTLE, *values)
+            if self._instances is None:
+                self._has_state = bool(ask(connection, HAS_STATE))
             if is_marked or self._instances is None:
                 self._instances = by_source(instances(ask(connection, KNOWN), ask(connection, COLUMNS)))
+
+    def commit(self) -> None:
+        if self._has_state and self._count.transactions:
+            connection, _ = self._transaction()
+            with translated("count what is written in cdc.xdbcdc_state"):
+                run(connection, WRITTEN, *self._count.values)
+        super().commit()
 
     def rollback(self) -> None:
         self._instances = None
@@ -106,6 +120,7 @@ class MysqlChangeWriter(MysqlWriter):
         for changes in batch.tables:
             for instance in self._instances.get(changes.table.source, ()):
                 self._append(captured_by(instance, changes))
+        self._count.add(batch)
         if batch.transactions:
             self._note_times(batch.transactions)
 

@@ -14,10 +14,12 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
+from anabranch.connectors.postgresql.target.change_tables.attunity import HAS_STATE
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
 from anabranch.connectors.postgresql.target.options import USUAL, PostgresTargetOptions
 from anabranch.connectors.postgresql.target.staging import copy_rows
 from anabranch.connectors.sql.appended import LSN, last_before, place_between, places, staged
+from anabranch.connectors.sql.attunity import WRITTEN, EpochCount
 from anabranch.connectors.sql.change_tables import utc
 from anabranch.connectors.sql.cleaning import PLACES, START, piece
 from anabranch.connectors.sql.instances import (
@@ -68,6 +70,8 @@ class PostgresChangeWriter(PostgresWriter):
     ) -> None:
         super().__init__(endpoint, rules, bypass_constraints)
         self._instances: Mapping[TableId, list[Instance]] | None = None  # that changes come to; None: not known
+        self._has_state = False  # of Attunity's: what an epoch has written is counted there
+        self._count = EpochCount()
         self._retain_hours, self.idle_seconds = options.retain_changes_hours, options.heartbeat_s
 
     def claim(self, job: str, owner: str) -> Checkpoint:
@@ -76,6 +80,7 @@ class PostgresChangeWriter(PostgresWriter):
 
     def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> Begun:
         begun = super().begin(now, then, origin)
+        self._count = EpochCount()
         if begun is Begun.OPEN:
             self._settle(last_before(now.position.sequence + 1))
         return begun
@@ -89,9 +94,18 @@ class PostgresChangeWriter(PostgresWriter):
                 known = instances(connection.execute(KNOWN.encode()).fetchall())
                 for values in to_settle(known, place):
                     connection.execute(SETTLE.encode(), values)
+            if self._instances is None:
+                (self._has_state,) = connection.execute(HAS_STATE.encode()).fetchone() or (False,)
             if is_marked or self._instances is None:
                 rows = (connection.execute(query.encode()).fetchall() for query in (KNOWN, COLUMNS))
                 self._instances = by_source(instances(*rows))
+
+    def commit(self) -> None:
+        if self._has_state and self._count.transactions:
+            connection, _ = self._transaction()
+            with translated("count what is written in cdc.xdbcdc_state"):
+                connection.execute(WRITTEN.encode(), self._count.values)
+        super().commit()
 
     def rollback(self) -> None:
         self._instances = None
@@ -121,6 +135,7 @@ class PostgresChangeWriter(PostgresWriter):
         for changes in batch.tables:
             for instance in self._instances.get(changes.table.source, ()):
                 self._append(captured_by(instance, changes))
+        self._count.add(batch)
         if batch.transactions:
             self._note_times(batch.transactions)
 
