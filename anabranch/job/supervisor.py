@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from anabranch import log
+from anabranch.config.hops import Hop
 from anabranch.errors import (
     AnabranchError,
     JobChanged,
@@ -25,6 +26,7 @@ from anabranch.errors import (
     TargetError,
     TargetUnavailable,
 )
+from anabranch.job.asked_loads import AskedLoads
 from anabranch.job.children import Child
 from anabranch.job.display import Display
 from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
@@ -60,6 +62,7 @@ class Supervisor:
         self._filed, self._noted = job, noted(job)  # what the file says, what Attunity's configuration says besides
         self.stop = Stop()
         self._streams = False
+        self._asked: AskedLoads | None = None
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Run the job. Raises the error that ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked;
@@ -81,7 +84,8 @@ class Supervisor:
                 with listening(self.job):
                     self._watch(captures, lanes, until_caught_up, seconds, state)
             finally:
-                self._end([*captures, *(child for lane in lanes for child in lane.children)])
+                asked = self._asked.children if self._asked else []
+                self._end([*captures, *(child for lane in lanes for child in lane.children), *asked])
                 for lane in lanes:
                     lane.state.forget_gone("run")  # parts that did not end in time were killed
                     lane.state.phase("stopped")
@@ -168,6 +172,8 @@ class Supervisor:
         self, captures: list[Child], lanes: list[Lane], until_caught_up: bool, seconds: float | None, state: StateStore
     ) -> None:
         deadline, children = None, [*captures, *(child for lane in lanes for child in lane.children)]
+        asked = AskedLoads(self.job, state) if self.job.config.hop is Hop.CAPTURE else None
+        self._asked = asked
         with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
@@ -177,6 +183,8 @@ class Supervisor:
                 for lane in lanes:
                     lane.poll(now)
                 self._note_streaming(lanes, state)
+                if asked is not None and self._streams and not until_caught_up:
+                    asked.poll(now)
                 refuse_if_all_failed(lanes)
                 display.refresh()
                 state.count("run", {RESTARTS: sum(child.restarted for child in children)}, _parked(lanes))

@@ -10,7 +10,9 @@ from anabranch.errors import (
     ConfigError,
     TablesParked,
     TargetError,
+    ValueRefused,
 )
+from anabranch.lifecycle.asking import ask_for_load
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.joining import Joining
 from anabranch.lifecycle.load_refusals import may_lack
@@ -107,12 +109,27 @@ class LoadingOne(Copying):
             retention.unregister(self.job.trail, self.job.names.table(table))
 
     def _refuse_unrecorded(self, table: TableId) -> None:
-        """Raise ValueRefused where the trail of another job has no rows of the table, or has them no more: before the table
-        is taken out."""
-        if (schema := definitions(self.job).get(table)) is not None:
-            ask_again(self.job, table)
+        """Have the table loaded again at the source's site where the trail of another job has no rows of it, or has them no
+        more: before the table is taken out. Raises ValueRefused where that cannot be."""
+        ask_again(self.job, table)
+        missing = self._missing_there(table)
+        if missing is not None and ask_for_load(self.job, table, missing, self.stop, self.watcher):
+            missing = self._missing_there(table)
+            if missing is not None:
+                raise missing
+
+    def _missing_there(self, table: TableId) -> ValueRefused | None:
+        """Return why the trail has no rows of the table that can be used."""
+        schema = definitions(self.job).get(table)
+        if schema is None:
+            hint = f"at the source's site: anabranch load JOB --table {table}"
+            return ValueRefused("capture does not follow it", table=str(table), hint=hint)
+        try:
             with closing(self.source.snapshot()) as snapshot:
                 snapshot.bounds(schema, 1)
+        except ValueRefused as missing:
+            return missing
+        return None
 
     def _refuse_unfinished(self, table: TableId, state: TableState | None, is_parked: bool) -> None:
         """Refuse a table that waits to be resumed, or that the first load of the job has not brought into the stream."""

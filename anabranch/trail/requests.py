@@ -1,4 +1,5 @@
-"""A small durable mailbox: `load --table T` asks the capture that runs, or the next one, to bring a table in.
+"""Small durable mailboxes: `load --table T` asks the capture that runs, or the next one, to bring a table in; in LOADS, where a
+trail is applied, it asks the job that captures to load one.
 
 One file per table, always replaced whole: asked, then answered by capture with the sequence at which the table joins,
 or with the reason why it cannot.
@@ -19,12 +20,13 @@ from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
 
-FOLDER = "requests"
+FOLDER, LOADS = "requests", "load_requests"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`sequence` is set when it was granted, `refusal` when it was not; neither: capture has not seen to it yet."""
+    """`sequence` is set when it was granted (in LOADS: the number of the load), `refusal` when it was not; neither: nobody has
+    seen to it yet."""
 
     table: TableId
     id: str
@@ -37,66 +39,66 @@ class Request:
         return self.sequence is None and not self.refusal
 
 
-def request_table(directory: str | Path, table: TableId) -> Request:
+def request_table(directory: str | Path, table: TableId, folder: str = FOLDER) -> Request:
     """Ask for a table. A pending request for it is returned as it is; an answered one is asked anew."""
-    known = answer(directory, table)
+    known = answer(directory, table, folder)
     if known and known.is_pending:
         return known
     request = Request(table, uuid.uuid4().hex, time.time())
-    _save(directory, request)
+    _save(directory, request, folder)
     return request
 
 
-def pending(directory: str | Path) -> list[Request]:
+def pending(directory: str | Path, folder: str = FOLDER) -> list[Request]:
     """Return the requests that capture has to carry out, oldest first. Cheap enough for its loop."""
     storage = LocalStorage(directory)
-    found = (_load(storage, name) for name in storage.names(FOLDER) if name.endswith(".json"))
+    found = (_load(storage, name, folder) for name in storage.names(folder) if name.endswith(".json"))
     return sorted((r for r in found if r and r.is_pending), key=lambda r: r.asked)
 
 
-def done(directory: str | Path, table: TableId, sequence: int) -> None:
+def done(directory: str | Path, table: TableId, sequence: int, folder: str = FOLDER) -> None:
     """Note that the table joins with transaction `sequence`, which is published: call it after the flush."""
-    _save(directory, replace(_known(directory, table), sequence=sequence))
+    _save(directory, replace(_known(directory, table, folder), sequence=sequence), folder)
 
 
-def refuse(directory: str | Path, table: TableId, reason: str) -> None:
+def refuse(directory: str | Path, table: TableId, reason: str, folder: str = FOLDER) -> None:
     """Note that the table cannot be brought in."""
-    _save(directory, replace(_known(directory, table), refusal=reason))
+    _save(directory, replace(_known(directory, table, folder), refusal=reason), folder)
 
 
-def answer(directory: str | Path, table: TableId) -> Request | None:
+def answer(directory: str | Path, table: TableId, folder: str = FOLDER) -> Request | None:
     """Return the request for a table with its result; None if nobody asked."""
-    return _load(LocalStorage(directory), _file(table))
+    return _load(LocalStorage(directory), _file(table), folder)
 
 
-def withdraw(directory: str | Path, table: TableId) -> None:
+def withdraw(directory: str | Path, table: TableId, folder: str = FOLDER) -> None:
     """Forget the request."""
     storage = LocalStorage(directory)
-    if _file(table) in storage.names(FOLDER):
-        storage.remove(f"{FOLDER}/{_file(table)}")
+    if _file(table) in storage.names(folder):
+        storage.remove(f"{folder}/{_file(table)}")
 
 
-def _known(directory: str | Path, table: TableId) -> Request:
-    known = answer(directory, table)
+def _known(directory: str | Path, table: TableId, folder: str) -> Request:
+    known = answer(directory, table, folder)
     if known is None:
         raise TrailError("nobody asked for this table", table=str(table))
     return known
 
 
-def _save(directory: str | Path, request: Request) -> None:
+def _save(directory: str | Path, request: Request, folder: str) -> None:
     data = asdict(request) | {"table": str(request.table)}
     with writing(f"the request for {request.table}"):
-        LocalStorage(directory).replace(f"{FOLDER}/{_file(request.table)}", to_json(data))
+        LocalStorage(directory).replace(f"{folder}/{_file(request.table)}", to_json(data))
 
 
-def _load(storage: LocalStorage, name: str) -> Request | None:
+def _load(storage: LocalStorage, name: str, folder: str) -> Request | None:
     try:
-        data = json.loads(read_whole(storage, f"{FOLDER}/{name}"))
+        data = json.loads(read_whole(storage, f"{folder}/{name}"))
         return Request(**{**data, "table": TableId.parse(data["table"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        raise TrailCorrupt(f"request {name} cannot be read", hint=f"remove {FOLDER}/{name} and ask again") from error
+        raise TrailCorrupt(f"request {name} cannot be read", hint=f"remove {folder}/{name} and ask again") from error
 
 
 def _file(table: TableId) -> str:

@@ -16,8 +16,9 @@ def a_load(trail: Path, number: int = 1, files: int = 2, table: str = TABLE) -> 
     names = [f"load/{table}/{number}/{one:06}.arrow" for one in range(files)]
     for name in names:
         (trail / name).write_bytes(b"rows")
-    chunks = [{"file": name} for name in names]
-    manifest = {"format": 1, "table": table, "generation": number, "chunks": chunks}
+    facts = {"lower": None, "upper": None, "low": "1", "high": "1", "rows": 1, "bytes": 4, "sha256": "ab"}
+    chunks = [{"file": name} | facts for name in names]
+    manifest = {"format": 1, "table": table, "generation": number, "version": 1, "columns": ["id"], "chunks": chunks}
     (folder.parent / "manifest.json.tmp").write_text(json.dumps(manifest))
     os.replace(folder.parent / "manifest.json.tmp", folder.parent / "manifest.json")
     return names

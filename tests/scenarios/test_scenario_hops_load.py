@@ -12,7 +12,7 @@ import pytest
 from anabranch.config.reading import load_job
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
-from anabranch.trail import load_readers, retention
+from anabranch.trail import load_readers, requests, retention
 from anabranch.view.job_view import JobView
 from rigs.hops import Hops, hops
 from rigs.scenario import TARGET_SECRET, Running, Scenario, wait_until
@@ -73,13 +73,10 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
     table = f"{made.schema}.cell"
     assert set(late.states().values()) == {"parked"} and "the load's files are gone" in late.reason("cell")
     assert f"anabranch load JOB --table {table}" in late.reason("cell")
-    refused = way.there.cli("load", "--table", table, code=5).stderr
-    assert "the load's files are gone" in refused and way.there.states()["cell"] == "streaming"
     made.source.execute("UPDATE cell SET value = 11")
     run = way.here.start("run")
-    way.here.cli("load", "--table", table)
-    for job in (late, second, way.there):
-        assert files(way)
+    for job in (late, second, way.there):  # the first one asks for a load, the others find it
+        assert job is late or files(way)
         job.cli("load", "--table", table)
         job.run_until_caught_up(code=8 if job is late else 0)
         assert job.states()["cell"] == "streaming"
@@ -88,6 +85,41 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
     assert run.stop().code == 0
     acted = (made.directory / "reached").read_text()
     assert all(name in acted for name in GOING), acted
+
+
+@pytest.mark.quick
+def test_a_table_is_loaded_again_at_both_sites_by_one_command(
+    mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load at the source's site fails once, and is refused with its reason; then the run there is killed at its answer."""
+    made = scenario(mariadb, *SCHEMA, *fill(2))
+    way = hops(made)
+    way.until_caught_up()
+    way.there.cli("load")
+    assert not files(way)
+    applied, table = way.there.start("run"), f"{made.schema}.cell"
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS_LOG", str(made.directory / "reached"))
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "load.generation=raise:SourceError")
+    run = way.here.start("run")
+    monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+    refused = way.there.cli("load", "--table", table, code=5).stderr
+    assert "the load at the source's site ended with code 5: " in refused, refused
+    assert way.there.states()["cell"] == "streaming" and run.is_alive
+    assert run.stop().code == 0
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "trail.load.asked=exit")
+    run = way.here.start("run")
+    made.target.execute("DELETE FROM public.cell WHERE x % 2 = 0")
+    asked = way.there.start("load", "--table", table)
+    wait_until(lambda: not run.is_alive, 120, "the run that is killed behind the load", run.tail)
+    assert asked.is_alive
+    run = way.here.start("run")
+    assert asked.wait().code == 0
+    made.source.execute("UPDATE cell SET value = 12")
+    way.there.wait_streaming(applied)
+    way.there.sync(applied)
+    made.assert_identical()
+    assert not requests.pending(way.trail, requests.LOADS)
+    assert run.stop().code == applied.stop().code == 0
 
 
 @pytest.mark.quick

@@ -32,6 +32,16 @@ def test_table_is_asked_for_and_granted(tmp_path, samples):
     assert requests.pending(tmp_path) == []
 
 
+def test_loads_are_asked_for_in_a_box_of_their_own(tmp_path, samples):
+    asked = requests.request_table(tmp_path, samples.NOTES, requests.LOADS)
+    assert requests.pending(tmp_path) == [] and requests.pending(tmp_path, requests.LOADS) == [asked]
+    requests.done(tmp_path, samples.NOTES, 3, requests.LOADS)
+    found = requests.answer(tmp_path, samples.NOTES, requests.LOADS)
+    assert found is not None and found.sequence == 3 and requests.answer(tmp_path, samples.NOTES) is None
+    requests.withdraw(tmp_path, samples.NOTES, requests.LOADS)
+    assert requests.answer(tmp_path, samples.NOTES, requests.LOADS) is None
+
+
 def test_nobody_asked(tmp_path, samples):
     with pytest.raises(TrailError, match="nobody asked"):
         requests.done(tmp_path, samples.ORDERS, 1)
