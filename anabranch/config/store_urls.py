@@ -47,6 +47,7 @@ KINDS: dict[str, Kind] = {
     ),
     "ftp": Kind("trail+ftp://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True),
     "ftps": Kind("trail+ftps://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True, options=("ssl_ca",)),
+    "hdfs": Kind("trail+hdfs://USER@NAMENODE/DIRECTORY/NAME", 9870, has_user=True),
 }
 
 

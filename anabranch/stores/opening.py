@@ -16,6 +16,7 @@ STORES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "sftp": ("anabranch.stores.sftp:open_sftp", "sftp", ("asyncssh", "cryptography")),
     "ftp": ("anabranch.stores.ftp:open_ftp", "", ()),
     "ftps": ("anabranch.stores.ftp:open_ftp", "", ()),
+    "hdfs": ("anabranch.stores.hdfs:open_hdfs", "", ()),
 }
 
 

@@ -10,7 +10,7 @@ import signal
 from contextlib import suppress
 from types import FrameType
 
-from anabranch.testing import chromium, class_archive, kafka, packages
+from anabranch.testing import chromium, class_archive, hdfs, kafka, openssh, packages
 from anabranch.testing.cache import ServerUnavailable
 
 LONGEST_S = 600  # a download that stands still is left to the tests that need it, which are limited themselves
@@ -20,7 +20,8 @@ def fetch() -> None:
     """Take as long as the downloads do, at most LONGEST_S; what is there already takes none."""
     signal.signal(signal.SIGALRM, _end)
     signal.alarm(LONGEST_S)
-    for find in (packages.find_mariadb, packages.find_mysql, kafka.find_kafka, chromium.find_chromium):
+    databases = (packages.find_mariadb, packages.find_mysql, kafka.find_kafka)
+    for find in (*databases, chromium.find_chromium, openssh.find_openssh, hdfs.find_hdfs):
         with suppress(ServerUnavailable):
             find()
     class_archive.environment()

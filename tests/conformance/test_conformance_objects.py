@@ -9,17 +9,20 @@ import pytest
 
 from anabranch.config.store_urls import parse_store_url
 from anabranch.errors import Side
+from anabranch.stores.failures import Failures
 from anabranch.stores.folders import UPLOADS
+from anabranch.stores.hdfs_session import HdfsSession
 from anabranch.stores.opening import open_store
 from anabranch.testing.conformance import objects
 from anabranch.testing.conformance.objects import Place
+from anabranch.testing.hdfs import HdfsServer, start_hdfs
 from anabranch.testing.openssh import SftpServer, start_sftp
 from anabranch.testing.processes import give_away
 from rigs.certificates import Authority
 from rigs.ftp_server import FtpServer, ftp_server
 from rigs.s3_server import S3Server, s3_server
 
-STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links", "ftp", "ftps")
+STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links", "ftp", "ftps", "hdfs")
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +70,28 @@ def ftps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FtpServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """Run a name node with a data node."""
+    server = start_hdfs(tmp_path_factory.mktemp("hdfs"))
+    yield server
+    server.stop()
+
+
 @pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Make an empty place in a store of each kind."""
     if request.param == "directory":
         return directory(tmp_path, f"trail+objects://{tmp_path}/shop")
-    if request.param in ("sftp", "sftp without links", "ftp", "ftps"):
+    if request.param in ("sftp", "sftp without links", "ftp", "ftps", "hdfs"):
         server = request.getfixturevalue("sftp" if request.param == "sftp" else "linkless")
         give_away(tmp_path)
         return directory(tmp_path, server.url(tmp_path / "shop"))
-    if request.param in ("ftp", "ftps"):
+    if request.param in ("ftp", "ftps", "hdfs"):
         give_away(tmp_path)
         return directory(tmp_path, request.getfixturevalue(request.param).url(tmp_path / "shop"))
+    if request.param == "hdfs":
+        return distributed(request.getfixturevalue("hdfs"), tmp_path)
     if request.param == "s3":
         return bucket(request.getfixturevalue("s3"), tmp_path, 1_100)  # more than a page
     return bucket(request.getfixturevalue("overwriting"), tmp_path, 100)
@@ -116,6 +129,19 @@ def bucket(server: S3Server, tmp_path: Path, many: int) -> Place:
         client.upload_part(**where, UploadId=upload, PartNumber=1, Body=content)
 
     return Place(opened(server.url(name)), half, many)
+
+
+def distributed(server: HdfsServer, tmp_path: Path) -> Place:
+    root = server.make(f"/in/{tmp_path.name}")
+
+    def half(name: str, content: bytes) -> None:
+        """Leave an upload that never got its name."""
+        server.make(f"{root}/shop/{UPLOADS}")
+        HdfsSession(parse_store_url(server.url(f"{root}/shop"), {}), Failures(Side.TARGET, "")).send(
+            f"{root}/shop/{UPLOADS}/cut.tmp", content
+        )
+
+    return Place(opened(server.url(f"{root}/shop")), half, many=1_100)
 
 
 @pytest.mark.parametrize("check", objects.CHECKS, ids=lambda check: check.__name__)

@@ -21,6 +21,7 @@ URLS = {
         "sftp://carrier@drop.example:2222/in/shop/pieces/1",
     ),
     "ftp": ("trail+ftp://carrier:hush@drop.example/in/shop", "ftp://carrier@drop.example/in/shop/pieces/1"),
+    "hdfs": ("trail+hdfs://carrier@name1:9870/in/shop", "hdfs://carrier@name1/in/shop/pieces/1"),
     "ftps": ("trail+ftps://carrier:hush@drop.example/~/shop", "ftps://carrier@drop.example/~/shop/pieces/1"),
 }
 
