@@ -29,6 +29,7 @@ from bench import (
     size,
     staging,
     tables,
+    through,
     transactions,
     verify,
 )
@@ -61,6 +62,7 @@ BY_NAME: dict[str, Workload] = {  # only where they are asked for
     "altering": altering.run,
     "hop": hops.run,
     "reverse": latency.reverse,
+    "through": through.run,
 }
 # The part of the full sizes that `reduced` takes.
 REDUCED = {
@@ -81,6 +83,7 @@ REDUCED = {
     "reverse": 0.2,
     "altering": 0.5,
     "hop": 0.3,
+    "through": 0.3,
 }
 POSTGRESQL = "postgresql"
 # What runs where nothing is asked for: the pairs that the goals name, in 75 minutes on two cores.

@@ -16,6 +16,7 @@ from typing import Any
 from anabranch.transport.messages import BODY_LIMIT, HEAD_LIMIT, Decoder, Kind, Message, ProtocolError, encode
 
 CHUNK = 256 * 1024
+RECORD = 16 * 1024  # bytes of a record of TLS at most: https://www.rfc-editor.org/rfc/rfc8446#section-5.1
 HELD_BACK = 4 * (BODY_LIMIT + HEAD_LIMIT)  # bytes that may come in while we write; more is not taken
 SILENCE = 30.0  # seconds without a byte from the other side, who says something at least every BEAT
 BEAT = 5.0
@@ -52,7 +53,8 @@ class Link:
         self.heard = time.monotonic()
         self.said = time.monotonic()
         self._is_ended = False
-        self._buffer = bytearray(CHUNK)
+        self._view = memoryview(bytearray(CHUNK))
+        self._end: LinkLost | None = None  # what the last read has met behind the bytes that it brought
 
     def trust(self) -> None:
         """Allow messages of the usual size: the other side has said who it is."""
@@ -112,18 +114,37 @@ class Link:
         """Take what has come, without waiting. Returns how many bytes. Raises LinkLost at the other side's end."""
         if self.decoder.waiting >= HELD_BACK:
             return 0
-        try:
-            count = self.sock.recv_into(self._buffer)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
-            return 0
-        except OSError as error:
-            raise LinkLost(f"{self.peer}: {reason(error)}") from None
-        if not count:
-            raise LinkLost(f"{self.peer} has ended the connection")
-        self.received += count
-        self.heard = time.monotonic()
-        self.decoder.feed(memoryview(self._buffer)[:count])
+        if self._end is not None:
+            raise self._end
+        count = self._fill()
+        if count:
+            self.received += count
+            self.heard = time.monotonic()
+            self.decoder.feed(self._view[:count])
+        elif self._end is not None:
+            raise self._end
         return count
+
+    def _fill(self) -> int:
+        """Read into the buffer while there may be more, and return how many bytes came. A read of TLS gives one record at
+        most, so what is done once for each read is done once for many records. An end that is met is kept until what came
+        before it was taken."""
+        filled = 0
+        while filled < CHUNK:
+            try:
+                count = self.sock.recv_into(self._view[filled:])
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+                break
+            except OSError as error:
+                self._end = LinkLost(f"{self.peer}: {reason(error)}")
+                break
+            if not count:
+                self._end = LinkLost(f"{self.peer} has ended the connection")
+                break
+            filled += count
+            if count < RECORD:  # less than there was room for: no more has come yet
+                break
+        return filled
 
     def wait(self, seconds: float, *, for_writing: bool = False) -> None:
         """Wait until bytes can be read, or written."""

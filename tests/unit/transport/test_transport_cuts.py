@@ -187,6 +187,22 @@ def test_a_link_that_says_nothing_is_noticed() -> None:
     other.close()
 
 
+def test_what_came_before_an_end_is_taken_first() -> None:
+    """One look reads on until nothing more has come, and may meet the end behind the last message."""
+    one, other = pair()
+    other.trust()
+    body = bytes(40_000)
+    for number in range(3):
+        one.say(Kind.SYNC, {"number": number}, body)
+    one.close()
+    found = [other.receive(1.0) for _ in range(3)]
+    told = [message and (message.head["number"], len(message.body)) for message in found]
+    assert told == [(number, len(body)) for number in range(3)]
+    for _ in range(2):
+        with pytest.raises(LinkLost, match="has ended the connection"):
+            other.receive(1.0)
+
+
 def test_limits_by_the_hour() -> None:
     now, of_day = [100.0], [time.struct_time((2026, 1, 1, 7, 59, 0, 0, 1, 0))]
     hours = (Hours(8 * 60, 18 * 60, 1000.0), Hours(22 * 60, 6 * 60, None))
