@@ -19,6 +19,7 @@ from anabranch.api import (
     metrics,
     operations,
     people,
+    promotion,
     secrets,
     statistics,
     versions,
@@ -63,7 +64,7 @@ def create_app(
     describe_errors(app)
     app.include_router(health.routes)
     app.include_router(metrics.routes)
-    for part in (jobs, versions, operations, statistics, alerts, audit, secrets, people, events):
+    for part in (jobs, versions, promotion, operations, statistics, alerts, audit, secrets, people, events):
         app.include_router(part.routes, prefix=API)
     if static is not None:
         app.mount("/static", static, name="static")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.config import JobConfig, parse_job
+from anabranch.config.reading import AnyVariable
 from anabranch.errors import ConfigError, OutOfDate, UnknownName
 from anabranch.manager.environment import JobEnvironment, name_in
 from anabranch.manager.secrets import Secrets
@@ -75,6 +76,10 @@ class Jobs:
     def checked(self, text: str) -> JobConfig:
         """Read the text of a job file. Raises ConfigError with every problem of it."""
         return parse_job(text, Path("the job file"), self.environment(name_in(text)), check_filter)
+
+    def refuse_wrong(self, text: str) -> None:
+        """Raise ConfigError, with every problem, for the text of a job file that is wrong whatever its variables are."""
+        parse_job(text, Path("the job file"), AnyVariable(), check_filter)
 
     def environment(self, name: str) -> JobEnvironment:
         """Return what `${…}` in the file of a job with this name is looked up in."""

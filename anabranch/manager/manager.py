@@ -35,6 +35,7 @@ from anabranch.manager.notifying import Notifier
 from anabranch.manager.operations import Operations
 from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
+from anabranch.manager.promoting import Promotion, Wanted, promotion
 from anabranch.manager.reach import reach_of
 from anabranch.manager.repeats import Repeats
 from anabranch.manager.run_log import Line, tail
@@ -221,6 +222,27 @@ class Manager:
         caller.require(Role.ADMINISTRATOR, name)
         text = self.jobs.version(name, number).text
         return self.change(caller, name, text, note or f"version {number} again", expected)
+
+    def promote(
+        self, caller: Caller, into: str, text: str, wanted: Wanted, note: str = "", *, is_tried: bool = False
+    ) -> tuple[Promotion, int | None]:
+        """Put what a job file says into the job `into`, or make that job of it. Returns what it becomes, and the version that
+        has it; None where nothing was kept, since it `is_tried` or not there. Raises ConfigError with every problem of it;
+        OutOfDate where somebody changes the job meanwhile."""
+        is_there = any(job.name == into for job in self.seen_by(caller))
+        caller.require(Role.ADMINISTRATOR, into if is_there else None)
+        refuse_masked(text)
+        self.jobs.refuse_wrong(text)
+        present = self.jobs.version(into) if is_there else None
+        found = promotion(text, into, present.text if present else None, wanted)
+        self.checked(caller, found.text, into if is_there else None)
+        if is_tried:
+            return found, None
+        if present is None:
+            return found, self.add(caller, found.text, note).version
+        if not found.is_needed:
+            return found, present.version
+        return found, self.change(caller, into, found.text, note, present.version).version
 
     def checked(self, caller: Caller, text: str, name: str | None = None) -> JobConfig:
         """Check the text of a job file, and keep nothing. Raises ConfigError with every problem of it. It tells which variables

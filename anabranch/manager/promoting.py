@@ -1,0 +1,53 @@
+"""Promotion: what was tried in one job goes into another, which has ends of its own; shown as a difference before.
+
+What does not live here: texts (`config/promoted_text.py`), versions (`jobs.py`), who may (`manager.py`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.config.promoted_text import copied, merged
+from anabranch.config.rule_text import SECTIONS
+from anabranch.errors import ConfigError
+from anabranch.manager.masking import masked
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A promotion as it is asked for. `ends`: of a new job, the URL of each end by its name; a job that is there keeps its own.
+    `secrets`: the names that variables have there, by those that they have here. `sections`: what goes into a job that is
+    there."""
+
+    ends: Mapping[str, str]
+    secrets: Mapping[str, str]
+    sections: tuple[str, ...] = SECTIONS
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A promotion as it is to be. `text`: of the job's file; `difference`: as `diff -u` has it, without passwords, against the
+    present file of the job, and of a new one against that which it comes from."""
+
+    is_new: bool
+    text: str
+    difference: str
+    is_needed: bool
+
+
+def promotion(text: str, into: str, present: str | None, wanted: Wanted) -> Promotion:
+    """Return what a job file becomes as that of `into`. `present`: the text of that job's file, None where there is no such
+    job. Raises ConfigError."""
+    if present is None:
+        made = copied(text, into, wanted.ends, wanted.secrets)
+    elif wanted.ends:
+        raise ConfigError(f"the job {into} has ends of its own", job=into, hint="leave ends out")
+    else:
+        made = merged(present, text, wanted.secrets, wanted.sections)
+    against = text if present is None else present
+    lines = difflib.unified_diff(
+        masked(against).splitlines(), masked(made).splitlines(), "before", "after", lineterm=""
+    )
+    return Promotion(present is None, made, "".join(f"{line}\n" for line in lines), made != against)
