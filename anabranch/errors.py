@@ -30,6 +30,7 @@
     │   ├── ParcelRefused      exit 7   a parcel does not go with keys, chain or trail
     │   ├── ParcelMissing      exit 7   a parcel, or a part of one, is not there: waited for
     │   ├── TrailLocked        exit 7   a second writer
+    │   ├── TrailOvertaken     exit 7   another capture has taken a shared trail over
     │   ├── TrailCorrupt       exit 7
     │   ├── TrailKeyMissing    exit 7   a key of an encrypted trail is not there, or is another one
     │   └── StorageFull        exit 7   waits for room, nothing is published
@@ -326,6 +327,16 @@ class TrailError(AnabranchError):
 class TrailLocked(TrailError):
     code = "trail_locked"
     retry = Retry.NEVER
+
+
+class TrailOvertaken(TrailError):
+    """Another capture has claimed a trail that captures on several machines share."""
+
+    code = "trail_overtaken"
+    retry = Retry.NEVER
+    default_hint = (
+        "nothing is lost: the other one has all that this one has published; start this one again with --standby"
+    )
 
 
 class TrailCorrupt(TrailError):

@@ -70,6 +70,8 @@ POINTS = {
     "trail.staging.written": "rows of a prepared transaction are written, they do not count yet",
     "trail.staging.renamed": "the file of a prepared transaction has its name",
     "trail.history.restored": "a damaged history is kept under another name, the exported one is not in its place yet",
+    "lease.claimed": "a shared trail's next epoch is claimed, the former claim is still there",
+    "lease.fenced": "a shared trail is taken over: the former writer's files are replaced, nothing is recovered yet",
     "trail.register": "before a reader or a hold is registered with the trail",
     "trail.advance": "before a reader says how far it is",
     "trail.drop": "before segments that nobody needs are removed",

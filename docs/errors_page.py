@@ -71,6 +71,8 @@ MEANINGS = {
     "Fenced": "another process has taken over this job.",
     "TrailError": "the trail cannot be used",
     "TrailLocked": "a second writer; the message has pid and host of the first",
+    "TrailOvertaken": "a [standby](../howto/standby-capture.md) has taken the trail over from this capture; the message has its"
+    " process and host",
     "TrailCorrupt": "a checksum, a count or a sequence of the trail is wrong",
     "TrailKeyMissing": "a key of an encrypted trail is not there, or another one is; the message has the ids of both",
     "StorageFull": "no room for the trail; nothing is published.",

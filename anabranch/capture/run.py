@@ -446,6 +446,7 @@ class Capture:
         self.counted(self.counts)
 
     def _requests(self) -> None:
+        self.trail.refuse_overtaken()  # a process that stood still does nothing more, also where nothing is to be written
         self.keeper.requested.look()
         chunk = self.keeper.join(self._place())
         if chunk is not None:

@@ -53,6 +53,12 @@ json_option = click.option(
 
 
 target_option = click.option("--target", metavar="NAME", help="The target to use, if the job has several.")
+standby = click.option(
+    "--standby",
+    "stands_by",
+    is_flag=True,
+    help="Wait while another one writes the trail.",
+)
 each_target_option = click.option("--target", metavar="NAME", help="Only this target, if the job has several.")
 
 

@@ -28,6 +28,9 @@ AT_APPLY = "it in the file of the job that applies the trail: what is captured i
 AT_CAPTURE = "it in the file of the job that captures: here the trail is read as it is"
 
 
+NEEDS_SHARED_TRAIL = '[target] url = "trail+file:///DIR/NAME", in a directory that both machines see'
+
+
 class Hop(StrEnum):
     """A part of a way between two databases."""
 
@@ -78,6 +81,8 @@ def misfits_of_hop(config: Sections) -> Iterator[tuple[str, str]]:
             "it in the file of a job that captures into a trail: only there a load waits for others",
         )
     if hop is None:
+        if config.capture.standby:
+            yield "[capture] standby", NEEDS_SHARED_TRAIL
         return
     if config.targets:
         yield "[[targets]] beside a trail", "[target]: several jobs may read one trail, each with a file of its own"

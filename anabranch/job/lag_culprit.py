@@ -23,6 +23,7 @@ KINDS = (
     "lock",
     "cutover",
     "verification",
+    "standby",
     "load",
     "change",
     "building",
@@ -131,6 +132,7 @@ def _wait(condition: Condition) -> dict[str, Any]:
         "room": "it goes on by itself once there is room",
         "cutover": "the cut-over ends it, or is taken back",
         "verification": "it goes on by itself within seconds",
+        "standby": "this capture takes over when the other one is gone",
     }.get(kind, "")
     text = f"the stream waits {condition.detail}" + (f"; {to_do}" if to_do else "")
     facts = {"end": end} if end else {}

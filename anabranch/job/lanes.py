@@ -57,6 +57,11 @@ class Lane:
         self.progress.refresh()
         self._note_progress()
 
+    def pause(self) -> None:
+        """Stop what runs, to be started again by `poll`: another machine has the trail."""
+        for child in self.children:
+            child.stop()
+
     @property
     def failure(self) -> PartFailed | None:
         """Return why the target does not go on at present; of several errors the one with the lowest exit code."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,12 +17,14 @@ from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import MemoryLimits
 from anabranch.contracts import Emptying, drift_of
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
+from anabranch.job.standing_by import await_turn
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, part
 from anabranch.lifecycle.attunity import make_tables
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.lifecycle.compat import show_progress
 from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin, twin_of
 from anabranch.spark.engine import Engine, SparkEngine
+from anabranch.trail.lease import is_shared
 from anabranch.trail.reader import has_begun
 from anabranch.view.attunity import as_asked, transactions_at_once
 from anabranch.view.definitions import logs_cascades
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from anabranch.apply.settings import ApplySettings
     from anabranch.lifecycle.vouching import Vouched
     from anabranch.model.ids import TableId
+    from anabranch.state.store import StateStore
+    from anabranch.trail.lease import Lease
     from anabranch.verify.report import Verification
     from anabranch.verify.wanted import Wanted
     from anabranch.view.job_view import JobView
@@ -54,46 +59,54 @@ LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 def run_capture(job: JobView) -> None:
     refuse_in_hop(job, "capture", job.captures)
     job = as_asked(job)
-    with Stop() as stop, part(job, "capture", stop.asked) as state, stop.excused():
-        job_uuid = trail_uuid(job) or new_trail_uuid(job)
-        source = source_of(job)
-        options = log_options(job, job_uuid)
-        reader, guard = source.log(options), source.guard(options, job.rules.dropped)
-        try:
-            followed = followed_identity(job) or reader.identity()
-            with open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
-                log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
-                prepare_source(job, source, options, stop.asked)
-                settings = job.config.capture
-                watcher = CaptureWatcher(state)
-                watcher.begins(trail)
-                Capture(
-                    source=source,
-                    reader=reader,
-                    trail=trail,
-                    wanted=job.rules.includes,
-                    stop=stop.asked,
-                    watcher=watcher,
-                    counted=watcher.counted,
-                    followed=followed,
-                    refuse_switch=partial(refuse_switch_while_loading, job),
-                    staging_timeout=float(settings.staging_timeout_s),
-                    limits=MemoryLimits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
-                    prepare=partial(carry_out, source, replace(options, leave_out=frozenset()), stop=stop.asked),
-                    drift=partial(drift_of, source, options, job.config.followed_changes),
-                    guard=guard,
-                    follows=job.config.followed_changes,
-                    ghosts=job.config.ddl.ghosts,
-                    tools=job.config.ddl.names_of_tools,
-                    shares=job.rules.shares_target,
-                    keeps_changes=job.config.keeps_changes,
-                    retry=source_limits(job, interval=1.0),
-                    waits_at_start=bool(os.environ.get(SUPERVISED)),
-                ).run()
-        finally:
-            reader.close()
-            if guard is not None:
-                guard.close()
+    with Stop() as stop, part(job, "capture", stop.asked) as state, stop.excused(), ExitStack() as ends:
+        lease = await_turn(job, state, stop.asked)  # before anything is asked of the source, or read of the trail
+        if lease is not None:
+            ends.callback(lease.close)
+        if not (stop.asked() and is_shared(job.trail)):
+            _capture(job, state, stop, lease)
+
+
+def _capture(job: JobView, state: StateStore, stop: Stop, lease: Lease | None) -> None:
+    job_uuid = trail_uuid(job) or new_trail_uuid(job)
+    source = source_of(job)
+    options = log_options(job, job_uuid)
+    reader, guard = source.log(options), source.guard(options, job.rules.dropped)
+    try:
+        followed = followed_identity(job) or reader.identity()
+        with open_trail(job, followed, job_uuid, LOCK_SECONDS, lease) as trail:
+            log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
+            prepare_source(job, source, options, stop.asked)
+            settings = job.config.capture
+            watcher = CaptureWatcher(state)
+            watcher.begins(trail)
+            Capture(
+                source=source,
+                reader=reader,
+                trail=trail,
+                wanted=job.rules.includes,
+                stop=stop.asked,
+                watcher=watcher,
+                counted=watcher.counted,
+                followed=followed,
+                refuse_switch=partial(refuse_switch_while_loading, job),
+                staging_timeout=float(settings.staging_timeout_s),
+                limits=MemoryLimits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
+                prepare=partial(carry_out, source, replace(options, leave_out=frozenset()), stop=stop.asked),
+                drift=partial(drift_of, source, options, job.config.followed_changes),
+                guard=guard,
+                follows=job.config.followed_changes,
+                ghosts=job.config.ddl.ghosts,
+                tools=job.config.ddl.names_of_tools,
+                shares=job.rules.shares_target,
+                keeps_changes=job.config.keeps_changes,
+                retry=source_limits(job, interval=1.0),
+                waits_at_start=bool(os.environ.get(SUPERVISED)) or settings.standby,
+            ).run()
+    finally:
+        reader.close()
+        if guard is not None:
+            guard.close()
 
 
 def run_apply(job: JobView, engine: Engine | None = None) -> None:

@@ -33,12 +33,14 @@ from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
 from anabranch.job.preflight import preflight_report
 from anabranch.job.scraping import listening
 from anabranch.job.signals import Stop
+from anabranch.job.standing_by import is_ours
 from anabranch.job.watching import part
 from anabranch.lifecycle.pair_start import note_pairing
 from anabranch.model.checks import CheckVerdict
 from anabranch.model.condition import Waiting
 from anabranch.model.metrics import PARKED, RESTARTS
 from anabranch.state.store import StateStore
+from anabranch.trail.claims import holder
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.attunity import as_asked, batched, noted
 from anabranch.view.refusals import refuse_changed_job, refuse_unarmed
@@ -67,17 +69,23 @@ class Supervisor:
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Run the job. Raises the error that ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked;
         StateError for a second supervisor."""
-        with self.stop, only_one(self.job, self.stop), part(self.job, "run", self.stop.asked) as state:
+        with (
+            self.stop,
+            only_one(self.job, self.stop),
+            part(self.job, "run", self.stop.asked) as state,
+            contextlib.ExitStack() as ends,
+        ):
             state.clear_last_error()
             state.forget_gone("run")
             note_pairing(self.job)
-            if not self._has_trail(state):
+            captures = self._captures() if self._stands_by else []
+            if not self._has_trail(state) or not self._has_turn(captures, ends):
                 return
             away = self._preflight(state)
             refuse_changed_job(self.job)
             refuse_unarmed(self.job)
             self.job = as_asked(self.job)
-            captures = [self._capture()] if self.job.captures else []
+            captures = captures if self._stands_by else self._captures()
             views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited
             lanes = [self._lane(view, state, view.target in away, is_patient) for view in views]
             try:
@@ -100,8 +108,29 @@ class Supervisor:
             await_trail(self.job, self.stop, lambda why, on: state.phase("waiting", why, Waiting.CAPTURE))
         return not self.stop.asked()
 
+    def _has_turn(self, captures: list[Child], ends: contextlib.ExitStack) -> bool:
+        """Let capture stand by while another one writes the trail that both share: nothing else of the job begins before it has
+        taken over. Returns False when stopped before."""
+        if not self._stands_by or holder(self.job.trail) is None:
+            return True
+        ends.callback(self._end, captures)
+        while not self.stop.wait(TICK):
+            for capture in captures:
+                capture.poll(time.monotonic())
+            if is_ours(self.job, captures):
+                return True
+        return False
+
+    @property
+    def _stands_by(self) -> bool:
+        return self.job.config.capture.standby
+
+    def _captures(self) -> list[Child]:
+        return [self._capture()] if self.job.captures else []
+
     def _capture(self) -> Child:
         capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
+        capture.command += ["--standby"] * self._stands_by
         capture.restarts_per_hour = self.job.config.retry.restarts_per_hour
         return capture
 
@@ -180,8 +209,12 @@ class Supervisor:
                 self._renew(children)
                 for capture in captures:
                     capture.poll(now)
+                has_turn = not self._stands_by or is_ours(self.job, captures)
                 for lane in lanes:
-                    lane.poll(now)
+                    if has_turn:
+                        lane.poll(now)
+                    else:  # also rows of a load are one machine's to write
+                        lane.pause()
                 self._note_streaming(lanes, state)
                 if asked is not None and self._streams and not until_caught_up:
                     asked.poll(now)

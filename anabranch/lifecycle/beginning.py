@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # importing contracts takes time
     from anabranch.contracts import LogOptions, SourceConnector, TargetStore
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
+    from anabranch.trail.lease import Lease
     from anabranch.trail.writer import TrailWriter
     from anabranch.view.job_view import JobView
 
@@ -57,7 +58,10 @@ def begin_trail_if_none(job: JobView, stop: Callable[[], bool] = lambda: False) 
         reader.close()
 
 
-def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:
+def open_trail(
+    job: JobView, source_identity: str, job_uuid: str, lock_timeout: float = 0.0, lease: Lease | None = None
+) -> TrailWriter:
+    """Open the job's trail for writing. `lease`: of a trail that captures share, given up with the writer."""
     from anabranch.trail.writer import TrailWriter
 
     refuse_others_trail(job)
@@ -70,6 +74,7 @@ def open_trail(job: JobView, source_identity: str, job_uuid: str, lock_timeout: 
         segment_bytes=capture.segment_mb * 1024 * 1024,
         limits=limits_of(job),
         lock_timeout=lock_timeout,
+        lock=lease,
         encrypt=key_places(job.config),
     )
 

@@ -17,7 +17,7 @@ from anabranch.model.ids import TableId
 from anabranch.trail import headers, history_file
 from anabranch.trail.history import Entry
 from anabranch.trail.identity import load as load_identity
-from anabranch.trail.lock import WriterLock
+from anabranch.trail.lease import writing_right
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.staging import waiting
 from anabranch.trail.storage import LocalStorage
@@ -45,7 +45,7 @@ def restore_history(job: JobView, file: Path) -> bool:
     came = history_file.lines_of(storage, _text(file), file.name)
     if history_file.is_whole(storage):
         return False
-    lock = WriterLock(job.trail, 0.0)
+    lock = writing_right(job.trail)
     try:
         data, history = history_file.restored(storage, came, file.name)
         for one in job.targets():
@@ -65,7 +65,7 @@ def rebuild_history(job: JobView) -> bool:
     storage = LocalStorage(job.trail)
     if history_file.is_whole(storage):
         return False
-    lock = WriterLock(job.trail, 0.0)
+    lock = writing_right(job.trail)
     try:
         _refuse_former_sources(job, storage)
         with TrailReader(job.trail) as trail:

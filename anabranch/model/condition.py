@@ -21,6 +21,7 @@ class Waiting(StrEnum):
     BEGIN = "begin"  # a part, or the first epoch, is about to start
     CUTOVER = "cutover"  # the target is, or will be, its users' to write
     VERIFICATION = "verification"  # one that reads both ends at one position, for seconds
+    STANDBY = "standby"  # another capture writes the trail
     WINDOW = "window"  # changes that were made while the rows were copied
 
 
@@ -28,7 +29,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "starting": ("preflight", "parts"),
     "loading": ("rows", "window"),
     "streaming": ("working", "idle"),
-    "waiting": ("source", "target", "others", "room", "load", "capture", "part", "cutover", "verification"),
+    "waiting": ("source", "target", "others", "room", "load", "capture", "part", "cutover", "verification", "standby"),
     "stopping": ("in_order",),
     "stopped": ("in_order", "never_started"),
     "died": ("gone", "silent"),

@@ -59,7 +59,9 @@ class OsLock:
 
 
 class WriterLock(OsLock):
-    """Whoever has it writes the trail."""
+    """Whoever has it writes the trail; of a trail that captures on several machines share, whoever has its lease."""
+
+    epoch: int | None = None  # the next one
 
     def __init__(self, directory: Path, timeout: float = 0.0) -> None:
         try:
@@ -69,6 +71,9 @@ class WriterLock(OsLock):
                 f"the trail {directory} is being written by {held}",
                 hint="stop that one first: only one capture may write a trail",
             ) from None
+
+    def refuse_overtaken(self) -> None:
+        """Do nothing: it cannot be taken from a process that lives."""
 
 
 def holder(path: Path) -> str:

@@ -6,6 +6,7 @@ not fsynced: after a power failure it may be older than the data, never newer.
 
 from __future__ import annotations
 
+import errno
 import struct
 import time
 import zlib
@@ -56,10 +57,39 @@ class Record(NamedTuple):
         return SegmentName(self.number, self.epoch, self.next, self.fragments)
 
 
+class Cell:
+    """The file, opened for reading. A writer that has taken a shared trail over puts another one in its place (`fencing.py`):
+    what was read counts only where the name was still this file's afterwards."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage, self._file = storage, storage.open(FILE)
+
+    def read(self, offset: int, length: int) -> bytes:
+        while True:
+            try:
+                data = self._file.read(offset, length)
+                if not self._file.is_replaced():
+                    return data
+            except OSError as error:
+                if error.errno != errno.ESTALE:  # over a network: the file that we have open is gone
+                    raise
+            former, self._file = self._file, self._storage.open(FILE)
+            former.close()
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def is_replaced(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._file.close()
+
+
 def opened(storage: Storage) -> Readable:
     """Open the file, which every trail has before it gets its name. Raises TrailCorrupt if it is missing."""
     try:
-        return storage.open(FILE)
+        return Cell(storage)
     except FileNotFoundError:
         raise damage(storage.path(FILE), "the file is missing") from None
 

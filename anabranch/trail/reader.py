@@ -89,6 +89,7 @@ class TrailReader:
             raise TrailError(f"there is no trail in {directory}", hint="start capture first")
         self._cell = published.opened(self._storage)
         self._end: TrailEnd | None = None
+        self._newest = Record()
         self._history, self._history_length, self._history_sum = SchemaHistory(), 0, 0  # and the checksum of its lines
         self._names: list[SegmentName] = []
         self._open: OrderedDict[str, SegmentReader] = OrderedDict()
@@ -225,6 +226,11 @@ class TrailReader:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _record(self) -> Record:
+        """Return the published end, which never goes back for a reader."""
+        self._newest = max(self._newest, self._told())
+        return self._newest
+
+    def _told(self) -> Record:
         record = published.read_whole(self._cell, self._storage.path(published.FILE))
         if not record.version and segment_names(self._storage.names()):  # a writer publishes before it makes a segment
             record = published.read_whole(self._cell, self._storage.path(published.FILE))

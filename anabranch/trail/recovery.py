@@ -42,9 +42,10 @@ class Recovered:
     history_length: int
 
 
-def recover(directory: Path, storage: Storage) -> Recovered:
+def recover(directory: Path, storage: Storage, epoch: int | None = None) -> Recovered:
+    """Find the end, and settle what is behind it. `epoch`: the one that was claimed; None: the next one."""
     names = [name for name in map(SegmentName.parse, storage.names()) if name]
-    epoch = max((name.epoch for name in names), default=0) + 1
+    epoch = epoch or max((name.epoch for name in names), default=0) + 1
     number = max((name.number for name in names), default=0) + 1
     _tidy(directory, storage)
     _make_published(storage, bool(names))
@@ -55,7 +56,7 @@ def recover(directory: Path, storage: Storage) -> Recovered:
         cell.close()
     record = _adopt(storage, recorded)
     reach("trail.recovery.adopted")
-    _remove_unpublished(storage, record)
+    _remove_unpublished(storage, record, epoch)
     reach("trail.recovery.removed")
     history, length = _history(storage, recorded.history, record.sequence)
     return Recovered(record, read_end(storage, record), epoch, number, history, length)
@@ -182,9 +183,9 @@ def _record(former: Record, name: SegmentName, offset: int, frame: Frame, sequen
     )
 
 
-def _remove_unpublished(storage: Storage, record: Record) -> None:
+def _remove_unpublished(storage: Storage, record: Record, epoch: int) -> None:
     for name in segment_names(storage.names()):
-        if name.number > record.number:
+        if name.number > record.number and name.epoch < epoch:
             storage.remove(str(name))
 
 

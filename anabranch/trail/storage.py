@@ -20,6 +20,9 @@ class Readable(Protocol):
 
     def size(self) -> int: ...
 
+    def is_replaced(self) -> bool:
+        """Return whether its name is another file's by now."""
+
     def close(self) -> None: ...
 
 
@@ -70,7 +73,10 @@ class LocalReadable:
     _fd = -1
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        found = os.fstat(self._fd)
+        self._file = found.st_dev, found.st_ino
 
     def read(self, offset: int, length: int) -> bytes:
         first = os.pread(self._fd, length, offset)
@@ -80,6 +86,13 @@ class LocalReadable:
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
+
+    def is_replaced(self) -> bool:
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) != self._file
 
     def close(self) -> None:
         handle, self._fd = self._fd, -1

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from anabranch.errors import StorageFull, TrailError
+from anabranch.errors import StorageFull, TrailError, TrailOvertaken
 from anabranch.failpoints import reach
 from anabranch.model.column_changes import NOTHING_UNTOLD, Untold
 from anabranch.model.ids import TableId
@@ -24,10 +24,12 @@ from anabranch.trail import identity as identities
 from anabranch.trail import keys, load_readers, published, retention
 from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
 from anabranch.trail.failures import syncing, writing
+from anabranch.trail.fencing import Fenced, shut_out
 from anabranch.trail.format import ENCRYPTED, FORMAT, SegmentName
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import Entry, SchemaHistory
 from anabranch.trail.identity import Identity
+from anabranch.trail.lease import Lease, writing_right
 from anabranch.trail.lock import WriterLock, maintenance
 from anabranch.trail.open_staging import OpenStaging
 from anabranch.trail.pack import Packer
@@ -60,7 +62,7 @@ class TrailWriter:
         self,
         directory: Path,
         storage: Storage,
-        lock: WriterLock,
+        lock: WriterLock | Lease,
         who: Identity,
         recovered: Recovered,
         limits: tuple[int, retention.RetentionLimits],
@@ -95,11 +97,13 @@ class TrailWriter:
         segment_bytes: int = 64 * 1024 * 1024,
         limits: retention.RetentionLimits = KEPT,
         lock_timeout: float = 0.0,
+        lock: WriterLock | Lease | None = None,
         storage: Storage | None = None,
         pack: bool = True,
         encrypt: Mapping[str, Any] | None = None,
     ) -> TrailWriter:
-        """Take the lock, make or recover the trail. `encrypt`: the places of its keys (keys.py, `save`).
+        """Take the lock, make or recover the trail. `lock`: the caller's, which is given up with the writer, or if this fails;
+        `encrypt`: the places of its keys (keys.py, `save`).
 
         Raises TrailLocked (with pid and host of the other writer, after `lock_timeout` seconds), StateError (another job's or
         source's trail, or an encrypted one without `encrypt`), TrailError (newer format), TrailCorrupt, TrailKeyMissing."""
@@ -107,18 +111,23 @@ class TrailWriter:
         with writing(f"the trail {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
         storage = storage or LocalStorage(directory)
-        lock = WriterLock(directory, lock_timeout)
+        lock = lock or writing_right(directory, lock_timeout)
         try:
             identities.refuse_replica(storage)
+            if isinstance(lock, Lease):
+                storage = Fenced(storage, lock)
+                shut_out(storage)
             is_encrypted = bool(encrypt and encrypt.get("current"))
             who = _identify(storage, Identity(job, job_uuid, source_identity, ENCRYPTED if is_encrypted else FORMAT))
             reach("trail.encryption")
             with writing(keys.FILE), maintenance(directory):
                 keys.save(storage, encrypt)
-            recovered = recover(directory, storage)
+            recovered = recover(directory, storage, lock.epoch)
             packer = Packer(directory) if pack else None
             writer = cls(directory, storage, lock, who, recovered, (segment_bytes, limits), packer)
             writer._publish(writer._appended)
+            if isinstance(lock, Lease):
+                writer._begin_epoch()
         except BaseException:  # whatever it was: let go, and passed on
             lock.close()
             raise
@@ -181,6 +190,14 @@ class TrailWriter:
         committed = mark.commit_time or end.commit_time
         frame = self._written(segment, lambda: segment.heartbeat(mark.native, mark.resume, committed))
         self._appended = self._place(segment, frame, end.position.sequence, replace(mark, commit_time=committed))
+
+    def refuse_overtaken(self) -> None:
+        """Raise TrailOvertaken where another capture has taken a shared trail over: nothing may be done for it any more."""
+        try:
+            self._lock.refuse_overtaken()
+        except TrailOvertaken:
+            self._failed = True
+            raise
 
     def rewind(self) -> TrailEnd:
         """Begin again after the source's line was lost or the disk was full: fragments of an unfinished transaction are
@@ -263,8 +280,10 @@ class TrailWriter:
 
     def flush(self) -> None:
         """Make everything appended durable and publish it: one fsync, two where definitions changed. A failed fsync
-        raises TrailError and ends this writer: its process has to end."""
+        raises TrailError and ends this writer: its process has to end. So does TrailOvertaken, before or behind what it has
+        done: what this returns for is in the trail for every later writer."""
         self._refuse_failed()
+        self.refuse_overtaken()
         place = self._appended
         moved, noted = place is not self._published, self._history_length != self._history_published
         if not moved and not noted:
@@ -275,7 +294,9 @@ class TrailWriter:
         if moved and self._segment and place.record.segment == self._segment.name:
             self._sync(self._segment.sync, str(self._segment.name))
         reach("trail.synced")
+        self._put_back()
         self._publish(place)
+        self.refuse_overtaken()  # whoever has claimed the trail behind this look finds what was written before it
         reach("trail.published")
         if self._segment and self._segment.has_former_key():
             self._seal()
@@ -305,6 +326,19 @@ class TrailWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _begin_epoch(self) -> None:
+        """Begin a segment at once, and publish the end in it: a former writer of a shared trail can bring in no other one of
+        its number. A trail that has not begun has no place for it, one without room gets it with what comes first."""
+        end = self._published.end
+        if not end.resume:
+            return
+        with suppress(StorageFull):
+            segment = self._writable_segment()
+            frame = self._written(segment, lambda: segment.heartbeat(end.position.native, end.resume, end.commit_time))
+            mark = LogMark(end.position.native, end.resume, end.commit_time)
+            self._appended = self._place(segment, frame, end.position.sequence, mark)
+            self.flush()
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
@@ -413,6 +447,12 @@ class TrailWriter:
         self._history_length += len(line)
         self._history.add(entry)
 
+    def _put_back(self) -> None:
+        """Put back what a former writer of a shared trail has replaced in its last step."""
+        if isinstance(self._storage, Fenced):
+            with writing("files of a shared trail"):
+                self._storage.put_back()
+
     def _sync(self, sync: Callable[[], None], what: str) -> None:
         try:
             with syncing(what):
@@ -425,6 +465,7 @@ class TrailWriter:
 
     def _refuse_failed(self) -> None:
         if self._failed:
+            self._lock.refuse_overtaken()
             raise TrailError(
                 "an fsync failed before", hint="end this process; a new one continues at the published end"
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError
 from anabranch.state.store import StateStore
-from anabranch.trail import lock
+from anabranch.trail import claims, lock
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -42,6 +42,8 @@ def running(job: JobView) -> Iterator[Part]:
     for name, path in ((RUN, job.config.home / RUN_LOCK), (CAPTURE, job.trail / lock.FILE)):
         if (name, "") not in parts and (found := lock.holder(path)):
             yield Part(name, "", found)
+        elif name == CAPTURE and (name, "") not in parts and (claim := claims.holder(job.trail)):
+            yield Part(name, "", claim.who)
 
 
 def require_stopped(job: JobView, but: Collection[str] = ()) -> None:

@@ -60,3 +60,18 @@ class DyingFile:
 
     def sync(self) -> None:
         self._storage.step(lambda: None)
+
+
+class Asleep(Dying):
+    """Falls asleep before its `left`th operation that changes something, after all questions that come before it. `meanwhile`
+    is what happens in the world by the time it wakes up, and does what it was about to do."""
+
+    def __init__(self, directory: Path, left: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(directory, left)
+        self.meanwhile = meanwhile
+
+    def step(self, work: Callable[[], Any]) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            self.meanwhile()
+        return work()

@@ -21,6 +21,7 @@ READ_IN = {
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/exporting.py": "shown: when a parcel was made",
+    "trail/claims.py": "shown: since when a process has the right to write a shared trail",
     "trail/writer.py": "shown: when a segment was made",
     "capture/created.py": "whether a late catalogue is waited for, behind a statement that is young: else its table parks",
     "capture/kept_catalog.py": "how long a late catalogue is asked again behind a statement: else its table parks",

@@ -24,7 +24,7 @@ CODES = {
     "target_refused": "target", "target_unavailable": "target",
     "target_busy": "target", "target_full": "target", "row_refused": "target", "redefined": "source", "fenced": "target",
     "not_told": "target", "trail": "job",
-    "trail_locked": "job", "trail_corrupt": "job", "trail_key_missing": "job",
+    "trail_locked": "job", "trail_overtaken": "job", "trail_corrupt": "job", "trail_key_missing": "job",
     "storage_full": "job", "state": "job", "overtaken": "job", "tables_parked": "job",
     "not_caught_up": "job",
 }  # fmt: skip

@@ -36,3 +36,11 @@ class Capture(Section):
     staging_timeout_s: int = Field(default=120, ge=1)
     """How long a trail that begins, or a table that joins, waits for older transactions that are prepared at the source (XA)
     and undecided."""
+    standby: bool = False
+    """Share the trail with captures on other machines, of which one writes it at a time: this one waits for its turn, and takes
+    over when the one that writes is gone ([a standby for capture](../howto/standby-capture.md)). The same as `--standby`. The
+    trail has to be a directory that all of them see: `[target] url = "trail+file:///DIR/NAME"`."""
+    lease_s: int = Field(default=10, ge=1, le=3600)
+    """With `standby`: how long nothing may be heard of the capture that writes before another one takes the trail over. It
+    tells four times in that while that it is there. A longer one rides out pauses of the machine and of the file system; a
+    shorter one takes over sooner. It is that of the capture that writes which counts."""

@@ -33,6 +33,8 @@ RARE = {
     "capture.kept": "live/test_postgresql_streaming.py::test_rule_06_a_death_at_any_place_loses_and_doubles_nothing",
     "trail.pack.written": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
     "trail.pack.renamed": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
+    "lease.claimed": "unit/trail/test_trail_takeover.py::test_a_takeover_that_is_killed_is_made_by_the_next_one",
+    "lease.fenced": "unit/trail/test_trail_takeover.py::test_a_takeover_that_is_killed_is_made_by_the_next_one",
     "trail.encryption": "unit/trail/test_trail_encryption.py::test_a_kill_between_format_and_keys_begins_again",
     "trail.rekey": "unit/trail/test_trail_encryption.py::test_failpoints_of_another_key_leave_a_trail_that_is_read",
     "trail.rekey.wrapped": "unit/trail/test_trail_encryption.py::test_failpoints_of_another_key_leave_a_trail_that_is_read",
