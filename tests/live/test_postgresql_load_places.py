@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.target import connector as target
 from anabranch.contracts import Bounds
 from anabranch.load.plan import LoadTable
 from anabranch.load.run import PLACED_TRIES, load_tables
+from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -135,6 +136,7 @@ class Rig:
     target: Database
     table: TargetTable = field(init=False)
     schema: TableSchema = field(init=False)
+    waits: list[tuple[str, object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         with closing(target(endpoint_of(self.target)).store()) as store:
@@ -143,13 +145,26 @@ class Rig:
         types = tuple(one.type for one in self.schema.columns if one.type)
         self.table = TargetTable(HEAP, HEAP, ("id", "v"), types, (), ("id", "v"))
 
-    def load(self, between: Callable[[int], object] = lambda done: None, stop: int = 0, **options: Any) -> bool:
+    def load(
+        self,
+        between: Callable[[int], object] = lambda done: None,
+        stop: int = 0,
+        room: Callable[[], str] | None = None,
+        **options: Any,
+    ) -> bool:
         engine = Engine(between)
         generation = max(self.generation(), 1)
         load = LoadTable(self.schema, self.table, generation=generation, exact=True, **options)
         ends = source(endpoint_of(self.source)), target(endpoint_of(self.target))
         return load_tables(
-            JOB, engine, *ends, [load], rows_per_chunk=1000, stop=lambda: bool(stop) and engine.done >= stop
+            JOB,
+            engine,
+            *ends,
+            [load],
+            rows_per_chunk=1000,
+            stop=lambda: bool(stop) and engine.done >= stop,
+            room=room,
+            on_wait=lambda why, on: self.waits.append((why, on)),
         )
 
     def generation(self) -> int:
@@ -172,6 +187,20 @@ def test_rule_14_a_table_without_a_key_is_loaded_in_pieces_of_one_moment(rig: Ri
     assert rows_of(rig.target) == before != rows_of(rig.source)
     count, done, moments = rig.chunks()
     assert count == done == 5 and moments == 1 == rig.generation()
+
+
+def test_rule_14_pieces_that_wait_for_room_are_of_the_moment_of_the_others(rig: Rig) -> None:
+    """Nothing is read anew for it: what waits is not begun."""
+    before, asked = rows_of(rig.source), list[int]()
+
+    def room() -> str:
+        asked.append(len(asked))
+        return "load_limit_gb: full" if 2 <= asked[-1] < 7 else ""
+
+    assert rig.load(lambda done: move(rig.source), room=room)
+    assert rig.waits and set(rig.waits) == {("load_limit_gb: full", Waiting.ROOM)}
+    assert rows_of(rig.target) == before != rows_of(rig.source)
+    assert rig.chunks() == (5, 5, 1) and rig.generation() == 1
 
 
 def test_rule_14_a_load_that_ended_early_begins_anew(rig: Rig) -> None:

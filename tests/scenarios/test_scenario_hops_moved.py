@@ -24,7 +24,7 @@ Make = Callable[..., Scenario]
 def test_a_database_is_copied_through_a_pump_a_router_and_a_receiver(
     mariadb: Server, scenario: Make, tmp_path: Path
 ) -> None:
-    """Each of the three is killed while the source is written to."""
+    """Each of the three is killed while the source is written to. Files of the load go at both ends behind the target."""
     made = scenario(mariadb, *SCHEMA, *fill(5))
     inner, outer = free_port(), free_port()
     way = hops(made, trail=tmp_path / "in" / "shop")
@@ -49,6 +49,11 @@ def test_a_database_is_copied_through_a_pump_a_router_and_a_receiver(
                 one.start()
         way.there.sync(applied)
         made.assert_identical()
+        for trail in (way.trail, tmp_path / "in" / "shop"):
+            wait_until(
+                lambda trail=trail: not rows(trail), 120, f"files of the load are gone in {trail}", run.tail, run
+            )
+            assert list((trail / "load").rglob("manifest.json"))
         assert run.stop().code == applied.stop().code == 0
 
 
@@ -66,4 +71,11 @@ def test_a_database_is_copied_by_parcels(mariadb: Server, scenario: Make, tmp_pa
         assert taken.returncode == 0, taken.stderr
         way.there.run_until_caught_up()
         made.assert_identical()
+        assert not rows(replica)
         made.source.execute(change)
+    assert rows(out) and not rows(way.trail)
+
+
+def rows(folder: Path) -> list[Path]:
+    """Return the files of a load below a folder."""
+    return list(folder.rglob("*.arrow"))
