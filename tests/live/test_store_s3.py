@@ -15,6 +15,7 @@ from anabranch.stores import s3
 from anabranch.stores.contract import ObjectExists, ObjectMissing, ObjectStore
 from anabranch.stores.opening import open_store
 from anabranch.testing.faults import Proxy
+from rigs.certificates import Authority
 from rigs.s3_server import KEYS, Fault, Line, S3Server, line_to, s3_server
 
 MB = 1 << 20
@@ -277,6 +278,20 @@ def test_a_bucket_that_is_not_there_and_one_of_another_kind(server: S3Server) ->
     for work in (lambda: store.read("1"), lambda: store.create("1", b""), lambda: names_of(store)):
         assert "the bucket is not there — make it" in refused(ConfigError, work)
     assert "lists in no order" in refused(ConfigError, lambda: opened_at("trail+s3://fast--eun1-az1--x-s3/shop"))
+
+
+def test_a_certificate_has_to_be_trusted(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    with s3_server(tmp_path / "s3", tls=authority.files("server")) as safe:
+        url = safe.url(safe.bucket("trails"))
+        store = opened_at(url)
+        store.create("1", b"one")
+        assert store.read("1") == b"one"
+        for wrong in (url.partition("&ssl_ca")[0], url.replace(safe.authority, str(Authority(tmp_path / "other").ca))):
+            said = refused(ConfigError, lambda wrong=wrong: opened_at(wrong).read("1"))  # type: ignore[misc]  # binds it
+            assert "its certificate is not trusted — name the authority (PEM) with the option ssl_ca" in said
+        plain = url.replace("https://", "http://")
+        refused(TargetUnavailable, lambda: opened_at(plain).read("1"))
 
 
 def test_without_the_library_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
+import asyncssh
 import pytest
 
 from anabranch.config.store_urls import parse_store_url
@@ -266,3 +270,62 @@ def test_old_halves_are_tidied_away(server: SftpServer, drop: Path) -> None:
     store.create("1", b"one")
     assert [path.name for path in uploads.iterdir()] == ["new.tmp"]
     store.close()
+
+
+class Guard(asyncssh.SSHServer):
+    """Let one user in by a password."""
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def password_auth_supported(self) -> bool:
+        return True
+
+    def validate_password(self, username: str, password: str) -> bool:
+        return (username, password) == ("carrier", PASSWORD)
+
+
+PASSWORD = "hush/p:w d@sftp"
+
+
+@contextmanager
+def guarded(root: Path) -> Iterator[tuple[int, str]]:
+    """Run asyncssh's server over a directory, which knows passwords. Yield its port and the fingerprint of its key."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def listen() -> asyncssh.SSHAcceptor:
+        return await asyncssh.create_server(
+            Guard,
+            "127.0.0.1",
+            0,
+            server_host_keys=[key],
+            sftp_factory=lambda chan: asyncssh.SFTPServer(chan, chroot=str(root).encode()),
+        )
+
+    served = asyncio.run_coroutine_threadsafe(listen(), loop).result(60)
+    try:
+        yield served.get_port(), key.get_fingerprint()
+    finally:
+        loop.call_soon_threadsafe(served.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def test_a_password_at_a_server_of_another_make(tmp_path: Path) -> None:
+    with guarded(tmp_path) as (port, shown):
+        good = f"trail+sftp://carrier:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/shop?host_key={shown.replace('+', '%2B')}"
+        store = opened_at(good)
+        store.create("pieces/1", b"one")
+        with pytest.raises(ObjectExists):
+            store.create("pieces/1", b"two")
+        store.replace("state", b"1")
+        store.replace("state", b"2")
+        assert names_of(store) == ["pieces/1", "state"] and store.read("state") == b"2"
+        assert store.guarantees.creates_once and (tmp_path / "shop/pieces/1").read_bytes() == b"one"
+        store.close()
+        bad = good.replace("carrier:", "carrier:x")
+        said = refused(ConfigError, lambda: opened_at(bad).read("state"))
+        assert "the login is refused" in said and PASSWORD not in said

@@ -25,10 +25,12 @@ class InTurn:
             return [b"".join(self._application(environ, start_response))]
 
 
-def main(port: int, ignores_conditions: bool) -> None:
+def main(port: int, ignores_conditions: bool, cert: str, key: str) -> None:
+    """Serve, by TLS if a certificate is given."""
     application = InTurn(DomainDispatcherApplication(create_backend_app), ignores_conditions)
-    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
+    tls = (cert, key) if cert else None
+    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler, ssl_context=tls)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] == "1")
+    main(int(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:5])

@@ -20,6 +20,7 @@ import boto3
 
 from anabranch.testing.processes import Daemon, Surroundings, give_away
 from anabranch.testing.servers import free_port
+from anabranch.transport.tls import Certificates
 
 REGION = "eu-north-1"
 KEYS = {"access_key_id": "AKIATEST", "secret_access_key": "hush/hush+hush="}
@@ -38,14 +39,15 @@ class S3Server:
 
     port: int
     daemon: Daemon
+    authority: str = ""
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.authority else 'http'}://127.0.0.1:{self.port}"
 
     def client(self) -> Any:
         keys = {f"aws_{name}": value for name, value in KEYS.items()}
-        return boto3.client("s3", region_name=REGION, endpoint_url=self.endpoint, **keys)  # type: ignore[call-overload]
+        return boto3.client("s3", region_name=REGION, endpoint_url=self.endpoint, verify=self.authority or None, **keys)  # type: ignore[call-overload]
 
     def bucket(self, name: str) -> str:
         """Make a bucket, and return its name."""
@@ -55,14 +57,17 @@ class S3Server:
     def url(self, bucket: str, name: str = "shop", port: int = 0) -> str:
         """Return the URL of a trail in a bucket; `port`: that of a line to the server."""
         query = "&".join(f"{key}={value.replace('/', '%2F')}" for key, value in KEYS.items())
-        endpoint = f"http://127.0.0.1:{port or self.port}"
+        endpoint = self.endpoint.replace(str(self.port), str(port or self.port))
+        query += f"&ssl_ca={self.authority}" * bool(self.authority)
         return f"trail+s3://{bucket}/trails/{name}?region={REGION}&endpoint_url={endpoint}&{query}"
 
 
 @contextmanager
-def s3_server(directory: Path, *, ignores_conditions: bool = False) -> Iterator[S3Server]:
+def s3_server(
+    directory: Path, *, ignores_conditions: bool = False, tls: Certificates | None = None
+) -> Iterator[S3Server]:
     """Run a server, whose objects are in its memory. `ignores_conditions`: it overwrites, as servers do that do not know
-    conditional puts."""
+    conditional puts. `tls`: its certificate."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     give_away(directory)
     port = free_port()
@@ -73,11 +78,19 @@ def s3_server(directory: Path, *, ignores_conditions: bool = False) -> Iterator[
         environment={"PYTHONPATH": str(tests), "HOME": str(directory), "PYTHONDONTWRITEBYTECODE": "1"},
         reads=(tests, Path(sys.executable)),
     )
-    command: list[str | Path] = [sys.executable, "-m", "rigs.s3_process", str(port), str(int(ignores_conditions))]
+    files = [str(tls.cert), str(tls.key)] if tls else ["", ""]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "rigs.s3_process",
+        str(port),
+        str(int(ignores_conditions)),
+        *files,
+    ]
     daemon = Daemon(surroundings, command, lambda pid: _answers(port))
     daemon.start()
     try:
-        yield S3Server(port, daemon)
+        yield S3Server(port, daemon, str(tls.ca) if tls else "")
     finally:
         daemon.stop(immediate=True)
 
