@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch import spans
 from anabranch.apply.appending import batch_of_group, with_open
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed
@@ -18,10 +19,12 @@ from anabranch.apply.plan import FilterImages, group
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
 from anabranch.apply.unconverted import Unconvertible, places, words
+from anabranch.apply.work import Work
 from anabranch.contracts import Appender, Conflict, TookTooLong
 from anabranch.errors import RowRefused, StateError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -60,19 +63,28 @@ class AppendCarrier:
             self.carry_out(Feed(feed.trail, middle, feed.upto))
 
     def _at_once(self, feed: Feed) -> None:
+        then = self.progress.then(*feed.end())
+        facts: dict[str, spans.Fact] = {"epoch": then.epoch, "after": feed.after, "upto": feed.upto}
+        with spans.span("epoch", **facts, position=str(then.position)) as told:
+            work = self._in_one(feed, then)
+            told.note(rows=sum(work.counts.values()), transactions=feed.upto - feed.after)
+
+    def _in_one(self, feed: Feed, then: Checkpoint) -> Work:
+        """Append a feed in one transaction of the target. Returns what it has changed."""
         progress = self.progress
-        then = progress.then(*feed.end())
         progress.begin(then)
         work = progress.work()
         for chunks in feed.groups():
             tables = {table: one.table for table, one in work.context.tables.items()}
-            part = group(chunks, work.context, self.filtered)
+            with spans.span("decode"):
+                part = group(chunks, work.context, self.filtered)
             _refuse_unconverted(part.images, tables)
             batch = with_open(batch_of_group(part, chunks, tables), chunks, feed)
             if batch.emptied and not self.writer.takes_emptied:
                 what = "the source has emptied the table by TRUNCATE, which change tables have no row for"
                 raise RowRefused(what, table=str(batch.emptied[0].table.source), hint=TRUNCATED)
-            self.writer.append(batch)
+            with spans.span("apply"):
+                self.writer.append(batch)
             reach("apply.appended")
             for one in part.parked:
                 if one.table in tables:
@@ -81,6 +93,7 @@ class AppendCarrier:
             work.park(part.parked)
             work.ignore(part.ignored)
         progress.commit(then, work)
+        return work
 
     def _told(self, reason: Exception, feed: Feed) -> RowRefused:
         position, _ = feed.end()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch import log
+from anabranch import log, spans
 from anabranch.apply.abilities import MergeWriter
 from anabranch.apply.appliers import InOrder
 from anabranch.apply.cascades.takeovers import with_takeovers
@@ -30,6 +30,7 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
 from anabranch.contracts import Conflict, EmptiesApart, Emptying, ParallelWriter, PipelinedWriter
 from anabranch.failpoints import reach
+from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
@@ -108,21 +109,36 @@ class MergeCarrier:
     def _quick(self, feed: Feed) -> None:
         progress = self.progress
         then = progress.then(*feed.end())
+        facts: dict[str, spans.Fact] = {"epoch": then.epoch, "after": feed.after, "upto": feed.upto}
+        with spans.span("epoch", **facts, position=str(then.position)) as told:
+            work = self._in_one(feed, then)
+            told.note(rows=sum(work.counts.values()), transactions=feed.upto - feed.after)
+
+    def _in_one(self, feed: Feed, then: Checkpoint) -> Work:
+        """Carry out a feed in one transaction of the target. Returns what it has changed."""
+        progress = self.progress
         by_executors = self.executors is not None and self.executors.takes(feed, progress.context)
-        staged = self.executors.stage(feed, progress.context) if self.executors and by_executors else []
+        staged = []
+        if self.executors and by_executors:
+            with spans.span("stage"):
+                staged = self.executors.stage(feed, progress.context)
         if staged:
             reach("apply.staged")
         progress.begin(then)
         work = progress.work()
         if staged:
             planned = [(staged.stage, staged.nets) for piece in staged for staged in piece.stages]
-            carry_out_stages(planned, self.writer, work)
+            with spans.span("apply"):
+                carry_out_stages(planned, self.writer, work)
             for piece in staged:
                 work.count(dict(piece.counts))
         else:
             for chunks in feed.groups():
-                self._set_wise(group(chunks, work.context, self.filtered), work)
+                with spans.span("decode"):
+                    part = group(chunks, work.context, self.filtered)
+                self._set_wise(part, work)
         progress.commit(then, work)
+        return work
 
     def _by_halves(self, feed: Feed) -> None:
         """Carry out an epoch that had a conflict in halves, and these in halves again: only what is near the conflict
@@ -199,11 +215,14 @@ class MergeCarrier:
 
     def _one(self, transaction: SourceTransaction, way: Way) -> None:
         then = self.progress.then(transaction.position, transaction.commit_time)
-        self.progress.begin(then)
-        work = self.progress.work()
-        for chunk in transaction.chunks():
-            way(self._only(chunk, transaction.sequence, work), work)
-        self.progress.commit(then, work)
+        facts = {"epoch": then.epoch, "after": transaction.sequence - 1, "upto": transaction.sequence}
+        with spans.span("epoch", **facts, position=str(then.position)) as told:
+            self.progress.begin(then)
+            work = self.progress.work()
+            for chunk in transaction.chunks():
+                way(self._only(chunk, transaction.sequence, work), work)
+            self.progress.commit(then, work)
+            told.note(rows=sum(work.counts.values()), transactions=1)
 
     def _only(self, chunk: Chunk, sequence: int, work: Work) -> Group:
         """Return the rows of one transaction. The last chunk's group is kept, because its transactions come one after
@@ -306,15 +325,18 @@ class MergeCarrier:
     # --- the two ways --------------------------------------------------------------------------------------------------
 
     def _set_wise(self, part: Group, work: Work) -> None:
-        planned = [(stage, stage.nets) for stage in stages(part, work.context)]
-        carry_out_stages(planned, self.writer, work)
+        with spans.span("plan"):
+            planned = [(stage, stage.nets) for stage in stages(part, work.context)]
+        with spans.span("apply"):
+            carry_out_stages(planned, self.writer, work)
         _note(part, work)
 
     def _row_by_row(self, sets_aside: bool = False, at_once: bool = False) -> Way:
         rows = RowByRow(self.progress, self.writer, sets_aside, at_once)
 
         def way(part: Group, work: Work) -> None:
-            rows.carry_out(part, work)
+            with spans.span("apply", row_by_row=True):
+                rows.carry_out(part, work)
             _note(part, work)
 
         return way

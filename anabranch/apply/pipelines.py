@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from anabranch import spans
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import SourceTransaction
@@ -58,7 +59,11 @@ def in_pipelines(
             # A change that moves a row that waits to be read again is noted in the epoch that carries it out.
             stop = place if any(plans.part.waiting.values()) else _end(line, planned, place, min(end, place + most))
             begin, are_some = time.monotonic(), stop - place >= FEW
-            done = _pipelined(progress, writer, line, range(place, stop), planned) if are_some else 0
+            done = 0
+            if are_some:
+                with spans.span("pipeline", after=line.sequences[place] - 1, upto=line.sequences[stop - 1]) as told:
+                    done = _pipelined(progress, writer, line, range(place, stop), planned)
+                    told.note(transactions=done)
             if are_some and done < stop - place:
                 most = FEW * 4  # transactions near a refused one may be refused, too
             elif are_some:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from anabranch import spans
 from anabranch.apply.abilities import StateWriter, appending
 from anabranch.apply.aside.permitted import with_aside
 from anabranch.apply.conflict import Where
@@ -219,7 +220,8 @@ class Progress:
             self.writer.note_ddl(self.job, self._noted(one))
             reach("apply.ddl.noted")
         reach("apply.commit")
-        self.writer.commit()
+        with spans.span("commit"):
+            self.writer.commit()
         reach("apply.committed")
         self.patience.success()
         kept = let_go(self.job, self.store, self.trail.directory, self.settings.names, forgotten)

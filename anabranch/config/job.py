@@ -25,6 +25,7 @@ from anabranch.config.sections.cutover import Cutover
 from anabranch.config.sections.ddl import ADDITIVE, IN_MESSAGES, Ddl
 from anabranch.config.sections.load import Load
 from anabranch.config.sections.metrics import Metrics
+from anabranch.config.sections.observe import Observe
 from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
 from anabranch.config.sections.retry import Retry
 from anabranch.config.sections.reverse import Reverse
@@ -71,6 +72,7 @@ class JobConfig(Section):
     trace: Trace = Trace.model_construct()
     trail: Trail = Trail.model_construct()
     metrics: Metrics = Metrics.model_construct()
+    observe: Observe = Observe.model_construct()
     compat: Compat = Compat.model_construct()
     cutover: Cutover = Cutover.model_construct()
     reverse: Reverse = Reverse.model_construct()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch import log, waits
 from anabranch.errors import AnabranchError, NotCaughtUp, Side, TablesParked
 from anabranch.job.children import PartFailed
+from anabranch.job.otlp import sending
 from anabranch.job.shipping import shipping
 from anabranch.job.signals import SUPERVISED
 from anabranch.job.tracing import PartTrace
@@ -69,7 +70,12 @@ def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> 
     with log.tapped(traced.logged), shipping(views), _keeping(views if name in KEEPS else []):
         has_failed, told = False, None
         try:
-            with about, waits.listening(partial(state.waits, name)), _beating(state, name, stops, traced):
+            with (
+                about,
+                waits.listening(partial(state.waits, name)),
+                _beating(state, name, stops, traced),
+                sending(job.config.observe, job.config.name, name, job.target if is_named else ""),
+            ):
                 yield state
         except Exception as error:  # the part's outermost: how it ended is told, and the error goes on
             has_failed, told = not isinstance(error, IN_ORDER), _tell(state, job, name, task, error)

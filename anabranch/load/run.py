@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from anabranch import log, pace
+from anabranch import log, pace, spans
 from anabranch.contracts import (
     RawLoader,
     RowTarget,
@@ -284,6 +284,7 @@ class _Load:
                     log.get(table=str(table)).debug(
                         "piece_copied", number=piece.number, rows=rows, left=len(self.open[table])
                     )
+                spans.past("chunk", outcome.began, outcome.ended, table=str(table), chunk=piece.number, rows=rows)
                 self.rows[table] += rows
                 self.report(table)
                 if not self.open[table]:

@@ -78,8 +78,10 @@ def _finish_filtered(work: Work, batches: Iterator[Any]) -> Iterator[Any]:
     """Finish a filtered piece: the control row says which one it is; a failure of the reader comes up inside `finish`."""
     stream = _Filtered(batches)
     if (piece := stream.piece()) is not None:
+        began = time.time_ns()
         try:
-            outcome = Outcome(piece, work.finish(piece, stream.header(), stream.blocks()))
+            value = work.finish(piece, stream.header(), stream.blocks())
+            outcome = Outcome(piece, value, None, began, time.time_ns())
         except AnabranchError as error:
             outcome = Outcome(piece, failure=Failure.of(error))
         yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])

@@ -6,9 +6,10 @@ What does not live here: what a piece is (load/, verify/).
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from anabranch import errors
@@ -51,18 +52,23 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a piece: `value` is what `finish` returned, unless there was a failure."""
+    """The outcome of a piece: `value` is what `finish` returned, unless there was a failure. `began`, `ended`: shown only, in
+    nanoseconds since 1970 by the clock of whoever did it; 0 where nobody looked."""
 
     piece: Any
     value: Any = None
     failure: Failure | None = None
+    began: int = field(default=0, compare=False)
+    ended: int = field(default=0, compare=False)
 
 
 def do(work: Work, piece: Any) -> Outcome:
     """Do one piece without a filter."""
+    began = time.time_ns()
     try:
         with work.read(piece) as (header, blocks):
-            return Outcome(piece, work.finish(piece, header, blocks))
+            value = work.finish(piece, header, blocks)
+        return Outcome(piece, value, None, began, time.time_ns())
     except AnabranchError as error:
         return Outcome(piece, failure=Failure.of(error))
 

@@ -48,6 +48,8 @@ READ_IN = {
     "manager/logins.py": "how long whoever guesses at passwords waits; no row hangs on it",
     "manager/sessions.py": "when a login ends; no row hangs on it",
     "manager/oidc/sessions.py": "when a login by a provider ends; no row hangs on it",
+    "spark/work.py": "shown: when a piece was done, in spans",
+    "spark/pieces.py": "shown: when a filtered piece was done, in spans",
     "transport/pump.py": "shown: when it was noted how far a pump is",
     "transport/store_pump.py": "shown: when a piece was made",
     "transport/store_source.py": "shown: when it was noted how far a pump is, and how old the last piece is that came",

@@ -22,7 +22,7 @@ ENV = {"PW": "S3cret@:/%#"}
 NAME_RULE = "1 to 63 letters, digits, '_' or '-', beginning with a letter or digit (it names a directory)"
 TOP_KEYS = (
     "name, source, target, targets, rules, tables, load, capture, ddl, apply, types, spark, retry, "
-    "trace, trail, metrics, compat, cutover, reverse, pair"
+    "trace, trail, metrics, observe, compat, cutover, reverse, pair"
 )
 URL = "scheme://user:${PASSWORD}@host:port/database"
 ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
