@@ -40,17 +40,34 @@ def schema() -> None:
 @job_argument
 @table_option("Only this source table (schema.table).")
 @target_option
+@click.option(
+    "--dialect",
+    type=click.Choice(["target", "tsql"]),
+    default="target",
+    help="Or of a SQL Server (tsql).",
+)
+@click.option("--login", metavar="NAME", default="anabranch", help="With tsql: who logs in.")
 @json_option
 @log_level("warning")
-def print_schema(job: str, table: str | None, target: str | None, as_json: bool) -> None:
+def print_schema(job: str, table: str | None, target: str | None, dialect: str, login: str, as_json: bool) -> None:
     """Print the statements that a load into an empty database runs.
 
     In order: schemas and tables, then what is built during streaming; comments say what is not carried over. Asks the
     source only. Uses the first of several targets, unless --target names one. Run it with psql -f, or mysql.
+    With --dialect tsql: what sets up a SQL Server for the job's change tables; --login is the service's there.
     """
     from anabranch.job import Job
 
     whole = Job.from_file(job)
+    if dialect == "tsql":
+        from anabranch.job.deploying import deployment
+        from anabranch.model.ids import TableId
+
+        lines = deployment(whole, TableId.parse(table) if table else None, login)
+        write_json(
+            {"version": 1, "job": whole.config.name, "dialect": dialect, "lines": lines}
+        ) if as_json else click.echo("\n".join(lines))
+        return
     script = (whole.on(target) if target else whole).schema_script(table)
     write_json(script.to_json()) if as_json else click.echo("\n".join(script.lines()))
 
