@@ -78,8 +78,8 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of a piece by its object's name, None for another object."""
-    digits = name.removeprefix(FOLDER)
+    """Return the number of a piece by its object's name, which may have its writer behind it; None for another object."""
+    digits, _, _ = name.removeprefix(FOLDER).partition("-")
     return int(digits) if name.startswith(FOLDER) and len(digits) == 20 and digits.isdecimal() else None
 
 

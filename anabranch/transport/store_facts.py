@@ -29,31 +29,34 @@ _RESTORE = "restore the object from a backup of the store, or begin anew under a
 @dataclass(frozen=True, slots=True)
 class Begun:
     """`chain`: tells this beginning of a trail from another under the same name; `first`: the first piece that is there, or
-    will be; `hops`: names of those that the trail came through before."""
+    will be; `hops`: names of those that the trail came through before; `is_named`: pieces have their writer in their names
+    (`store_claims.py`)."""
 
     chain: str
     identity: Identity
     first: int = 1
     hops: tuple[str, ...] = ()
     format: int = FORMAT
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """`number`: of the last piece; `bytes`: of all pieces so far; `sequence`: what a replica has behind it; `published`: up to
-    where the trail was published; `at`: when that was, in seconds since 1970 UTC."""
+    where the trail was published; `at`: when that was, in seconds since 1970 UTC; `writer`: the session that says so."""
 
     number: int = 0
     bytes: int = 0
     sequence: int = 0
     published: int = 0
     at: float = 0.0
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
     """`number`: every piece up to it is durable at the reader; `sequence`: the transactions that it has; `to`: where it writes
-    them; `state`, `lag`: as `status` shows them there; `at`: when that was."""
+    them; `state`, `lag`: as `status` shows them there; `at`: when that was; `writer`: the session of the piece."""
 
     name: str
     number: int
@@ -63,6 +66,7 @@ class Acknowledged:
     state: str = ""
     lag: float = 0.0
     at: float = 0.0
+    writer: str = ""
 
 
 F = TypeVar("F", Begun, Written, Acknowledged)

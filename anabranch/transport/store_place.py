@@ -44,12 +44,15 @@ def has(store: ObjectStore, name: str) -> bool:
 
 @dataclass
 class Put:
-    """The pieces that a pump has put into a store, as it is noted beside its trail. `files`: size and sum of files of a load;
-    `readers`: objects of readers that were seen: a listing that lags may not show one; `swept`: pieces before it are gone."""
+    """The pieces that a pump has put into a store, as it is noted beside its trail. `place`: which store; `writer`: the session
+    that has put the last one; `files`: size and sum of files of a load; `readers`: objects of readers that were seen: a listing
+    may lag; `swept`: pieces before it are gone."""
 
+    place: str = ""
     chain: str = ""
     number: int = 0
     digest: str = ""
+    writer: str = ""
     swept: int = 1
     files: dict[str, list[int]] = field(default_factory=dict)
     readers: list[str] = field(default_factory=list)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -41,9 +42,10 @@ from anabranch.transport.pump import (
     note_loads,
     reader_name,
 )
+from anabranch.transport.store_claims import Claims
 from anabranch.transport.store_facts import Begun, Written
 from anabranch.transport.store_files import FilesToSend
-from anabranch.transport.store_place import PutNote, has, newest
+from anabranch.transport.store_place import Put, PutNote, has, newest
 from anabranch.transport.store_retention import Retention
 
 INTERVAL = 1.0  # seconds after which a piece that is not full goes out
@@ -115,6 +117,7 @@ class _StoreSession:
         self._put_before, self._is_said = self._note.load(), True
         self._store: ObjectStore
         self._begun: Begun
+        self._claims: Claims
         self._batch: Batch
         self._files: FilesToSend
         self._retention: Retention
@@ -140,8 +143,12 @@ class _StoreSession:
     # --- where to go on ---------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        if self._put_before.place != self._store.path():
+            self._put_before = Put(self._store.path())  # of a store that the job file named before
         self._begun = self._found_or_begun()
         self._refuse_other()
+        self._claims = Claims(self._store, self._begun.is_named)
+        self._claims.refresh()
         if self._put_before.chain != self._begun.chain:
             self._put_before = replace(
                 self._put_before, chain=self._begun.chain, number=0, digest="", files={}, swept=1
@@ -153,7 +160,7 @@ class _StoreSession:
         go_on_behind(self._pump.directory, self._pump.name, self._outgoing, held)
         self._batch = Batch(held, self._pump.size)
         self._files = FilesToSend(self._pump.directory, self._put_before.known_files)
-        self._retention = Retention(self._store, self._put_before, self._pump.keep)
+        self._retention = Retention(self._store, self._put_before, self._pump.keep, self._claims)
         self._note_loads(list(self._put_before.known_files.values()))  # a kill may have come in between
         self._state.state, self._state.acknowledged = "sending", held.sequence
         log.get().info("hop_begun", trail=self._pump.trail, to=self._store.path(), piece=self._number)
@@ -161,25 +168,22 @@ class _StoreSession:
 
     def _found_or_begun(self) -> Begun:
         """Return whose trail is in the store; begin one where none is. Raises StateError where one was and is gone."""
-        if not self._store.guarantees.creates_once:
-            what = (
-                f"{self._store.path()}: of two pumps at once into this store both could believe that they write alone"
-            )
-            raise ConfigError(
-                what, hint="use a store that creates an object once; docs/howto/through-an-object-store.md"
-            )
+        creates_once = self._store.guarantees.creates_once
         if found := store_facts.begun(self._store):
+            if not creates_once and not found.is_named:
+                what = (
+                    f"{self._store.path()}: the trail was begun by a way that creates an object once; this one does not"
+                )
+                raise ConfigError(what, hint="use that way again, or begin under another NAME")
             return found
         if self._put_before.number:
             what = f"{self._store.path()} has nothing any more; {self._put_before.number} pieces were put there"
             raise StateError(what, hint=f"to begin there anew, remove {self._note.path}, and begin its replicas anew")
         hops = (*(hops_of(LocalStorage(self._pump.directory)) or ()), self._pump.name)
-        made = Begun(uuid4().hex, self._outgoing.identity, hops=hops)
-        try:
+        made = Begun(uuid4().hex, self._outgoing.identity, hops=hops, is_named=not creates_once)
+        with suppress(ObjectExists):
             store_facts.begin(self._store, made)
-        except ObjectExists:
-            return store_facts.begun(self._store) or made
-        return made
+        return store_facts.begun(self._store) or made  # another one may have begun at the same time
 
     def _refuse_other(self) -> None:
         theirs, ours = self._begun.identity, self._outgoing.identity
@@ -192,21 +196,23 @@ class _StoreSession:
 
     def _last(self) -> PieceRead | None:
         """Return the last piece of the store, None for none. Raises StateError where pieces are gone that were put there."""
-        known = max(self._put_before.number, store_facts.written(self._store).number, self._begun.first - 1)
-        if known >= self._begun.first and not has(self._store, pieces.name_of(known)):
-            what = f"{self._store.path(pieces.name_of(known))} is gone, which was put there"
+        put, claims = self._put_before, self._claims
+        last = claims.line[-1] if claims.line else None
+        is_ours = not claims.is_named or (last is not None and last.writer == put.writer)
+        known = max(self._begun.first - 1, last.after if last else 0, put.number if is_ours else 0)
+        if not claims.is_named:
+            known = max(known, store_facts.written(self._store).number)
+        if known >= self._begun.first and not has(self._store, claims.name(known)):
+            what = f"{self._store.path(claims.name(known))} is gone, which was put there"
             raise StateError(what, hint="restore the store from a backup, or begin under another NAME")
-        number = newest(lambda one: has(self._store, pieces.name_of(one)), known)
+        number = newest(lambda one: has(self._store, claims.name(one)), known)
         if number < self._begun.first:
             return None
-        name = pieces.name_of(number)
-        found = pieces.decode(self._store.read(name), number, self._store.path(name))
-        if found.head.chain != self._begun.chain:
-            pieces.refuse_other(found, self._begun.chain, found.head.previous, self._store.path(name))
-        if (number, self._put_before.digest) == (self._put_before.number, found.digest) or not self._put_before.digest:
-            return found
-        if number == self._put_before.number:
-            what = f"{self._store.path(name)} is another than the piece that was put there"
+        where = self._store.path(claims.name(number))
+        found = pieces.decode(self._store.read(claims.name(number)), number, where)
+        pieces.refuse_other(found, self._begun.chain, found.head.previous, where)
+        if is_ours and number == put.number and put.digest not in ("", found.digest):
+            what = f"{where} is another than the piece that was put there"
             raise StateError(what, hint="restore the store from a backup, or begin under another NAME")
         return found
 
@@ -259,11 +265,13 @@ class _StoreSession:
             self._outgoing.identity, held, self._bytes, record.sequence, time.time(),
         )  # fmt: skip
         data, began = pieces.encode(head, body, compress=self._pump.compress), time.monotonic()
+        self._claim()
         try:
-            self._store.create(pieces.name_of(head.number), data)
+            self._store.create(self._claims.name(head.number), data)
         except ObjectExists:
             self._refuse_another(head.number, data)
         reach("store.put")
+        self._refuse_overtaken(head.number, len(data))
         self._state.store["seconds"] = time.monotonic() - began
         self._pump.limiter.spend(len(data))
         self._is_put(head, data, files)
@@ -274,26 +282,50 @@ class _StoreSession:
             self._turn(pause)
         return not is_asked
 
+    def _claim(self) -> None:
+        """Say before the first piece of this session that it writes now, where the store cannot decide. Raises AlreadyPut."""
+        if self._puts:
+            return
+        try:
+            self._claims.claim(self._writer, self._number, self._previous, self._begun.first)
+        except ObjectExists:
+            self._count_conflict(f"another pump began to write into {self._store.path()} at the same time")
+            raise AlreadyPut("another pump has begun to write at the same time") from None
+
+    def _refuse_overtaken(self, number: int, size: int) -> None:
+        """Raise where the store cannot decide, and somebody has begun to write behind this session: StateError; what was put
+        does not count then, and the trail is still held for it."""
+        if not self._claims.is_named:
+            return
+        name = self._claims.name(number)
+        if self._store.size(name) != size:
+            raise TargetUnavailable(f"{self._store.path(name)} has not the {size} bytes that were put there")
+        if not self._claims.is_last(self._writer):
+            what = f"another pump has begun to write into {self._store.path()}, and goes on in the place of this one"
+            raise StateError(what, hint="one pump alone may write under a NAME: stop one of the two")
+
+    def _count_conflict(self, what: str) -> None:
+        """Raise StateError for somebody who is in the way again and again."""
+        self._pump.conflicts += 1
+        if self._puts or self._pump.conflicts >= CONFLICTS:
+            raise StateError(what, hint="one pump alone may write under a NAME: stop one of the two")
+
     def _refuse_another(self, number: int, data: bytes) -> None:
         """Return if the object that is there is ours: the answer to an earlier put was lost."""
-        name = pieces.name_of(number)
+        name = self._claims.name(number)
         found = self._store.read(name)
         if found == data:
             return
         other = pieces.decode(found, number, self._store.path(name)).head
-        self._pump.conflicts += 1
-        if self._puts or self._pump.conflicts >= CONFLICTS:
-            what = f"{self._store.path(name)} was written by another pump ({other.pump}, session {other.writer[:8]})"
-            raise StateError(
-                what, hint="one pump alone may write under a NAME: stop one of the two", job=other.identity.job
-            )
+        who = f"{other.pump}, session {other.writer[:8]}"
+        self._count_conflict(f"{self._store.path(name)} was written by another pump ({who})")
         raise AlreadyPut(f"piece {number} was put meanwhile, by session {other.writer[:8]} of pump {other.pump}")
 
     def _is_put(self, head: Head, data: bytes, files: list[LoadFile]) -> None:
         """Let the trail go of what is in the store durably."""
         self._number, self._previous, self._bytes = head.number, pieces.digest_of(data), head.bytes + len(data)
         put = self._put_before
-        put.number, put.digest = self._number, self._previous
+        put.number, put.digest, put.writer = self._number, self._previous, self._writer
         put.files.update({one.name: [one.size, one.sum] for one in files})
         self._note.save(put)
         reach("store.noted")
@@ -317,7 +349,8 @@ class _StoreSession:
         self._is_said = True
         published = self._outgoing.record().sequence
         store_facts.save(
-            self._store, Written(self._number, self._bytes, self._state.acknowledged, published, time.time())
+            self._store,
+            Written(self._number, self._bytes, self._state.acknowledged, published, time.time(), self._writer),
         )
 
     # --- meanwhile --------------------------------------------------------------------------------------------------

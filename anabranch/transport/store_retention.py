@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.failpoints import reach
 from anabranch.stores.contract import ObjectMissing, ObjectStore
 from anabranch.transport import pieces, store_facts
+from anabranch.transport.store_claims import Claims
 from anabranch.transport.store_facts import Acknowledged, Begun
 from anabranch.transport.store_place import Put
 
@@ -24,8 +25,8 @@ class Retention:
 
     Delivery: a piece goes only if every reader that was ever seen has it durably, and is registered still."""
 
-    def __init__(self, store: ObjectStore, put: Put, keep: float) -> None:
-        self._store, self._put, self._keep = store, put, keep
+    def __init__(self, store: ObjectStore, put: Put, keep: float, claims: Claims) -> None:
+        self._store, self._put, self._keep, self._claims = store, put, keep, claims
         self._looked = -EVERY
         self._readers: list[Acknowledged] = []
         self._known_at = (0, 0.0)  # a piece, and when it was made
@@ -42,9 +43,7 @@ class Retention:
             begun = store_facts.from_piece_on(begun, first)
             store_facts.save(self._store, begun)
             reach("store.removing")
-        for number in range(self._put.swept, begun.first):
-            self._store.delete(pieces.name_of(number))
-        self._put.swept = max(self._put.swept, begun.first)
+        self._delete(begun.first)
         return begun
 
     def shown(self, begun: Begun, newest: int) -> dict[str, Any]:
@@ -61,6 +60,20 @@ class Retention:
             for one in self._readers
         ]  # fmt: skip
 
+    def _delete(self, first: int) -> None:
+        """Remove the objects before a piece. Those with a writer in their names are looked for: some may be of one that was
+        overtaken."""
+        if self._claims.is_named:
+            for found in self._store.names(pieces.FOLDER) if first > self._put.swept else ():
+                number = pieces.number_of(found.name)
+                if number is not None and number >= first:
+                    break
+                self._store.delete(found.name)
+        else:
+            for number in range(self._put.swept, first):
+                self._store.delete(pieces.name_of(number))
+        self._put.swept = max(self._put.swept, first)
+
     def _look(self) -> None:
         """Read how far readers are: those of a listing, and those that were seen before, since a listing may lag. One that has
         taken its object away is forgotten."""
@@ -73,7 +86,8 @@ class Retention:
         """Return the first piece that has to stay."""
         if not self._readers:
             return first
-        last = min(min(one.number for one in self._readers), newest - 1, first + MOST - 1)
+        counts = (self._claims.counts(one.number, one.writer, first) for one in self._readers)
+        last = min(min(counts), newest - 1, first + MOST - 1)
         while first <= last and self._is_old(first):
             first += 1
         return first
@@ -81,7 +95,7 @@ class Retention:
     def _is_old(self, number: int) -> bool:
         """Return whether a piece was made so long ago that it may go. One that is gone already may."""
         if self._known_at[0] != number:
-            name = pieces.name_of(number)
+            name = self._claims.name(number)
             try:
                 self._known_at = (
                     number,

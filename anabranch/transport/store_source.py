@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from anabranch import log
@@ -28,6 +28,7 @@ from anabranch.transport.hop_state import FETCHED, HopState
 from anabranch.transport.messages import ProtocolError
 from anabranch.transport.pieces import Head, PieceRead
 from anabranch.transport.pump import FIRST_PAUSE, LONGEST_PAUSE, NOTE
+from anabranch.transport.store_claims import Claim, Claims
 from anabranch.transport.store_facts import Acknowledged, Begun, Written
 from anabranch.transport.taking_in import Stopped, TakingIn
 
@@ -40,7 +41,8 @@ BEHIND = "begin under another NAME, with the pumps of all readers started before
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The last piece that the replica has durably, all of it. `bytes`: of all pieces up to it; `file`, `length`, `history`:
-    what the replica had then, as `Held` has it."""
+    what the replica had then, as `Held` has it; `writer`: the session that has written the piece; `line`: by which sessions
+    pieces were read, where the store cannot decide between two."""
 
     chain: str = ""
     number: int = 0
@@ -49,13 +51,16 @@ class Mark:
     file: str = ""
     length: int = 0
     history: int = 0
+    writer: str = ""
+    line: tuple[Claim, ...] = ()
 
 
 def load_mark(directory: Path) -> Mark:
     """Return what is noted beside a replica; nothing where it cannot be read: the bytes that come are compared then."""
     try:
-        return Mark(**json.loads(read_whole(LocalStorage(directory), MARK)))
-    except (FileNotFoundError, ValueError, TypeError):
+        found = json.loads(read_whole(LocalStorage(directory), MARK))
+        return Mark(**{**found, "line": tuple(Claim(**one) for one in found["line"])})
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return Mark()
 
 
@@ -141,6 +146,7 @@ class _Fetching:
         self._state = pump.state
         self._store: ObjectStore
         self._begun: Begun
+        self._claims: Claims
         self._mark = load_mark(pump.directory)
         self._number, self._previous = 0, ""
         self._writer, self._acknowledged = "", -1
@@ -200,6 +206,9 @@ class _Fetching:
             if self._begun.first > 1 and taking.is_empty:
                 raise self._removed(self._begun.first - 1)
         self._number, self._previous = self._mark.number, self._mark.digest
+        self._claims = Claims(self._store, self._begun.is_named)
+        self._claims.refresh()
+        self._go_back(self._mark.line)
         self._state.acknowledged, self._state.state = taking.held.sequence, "sending"
         self._acknowledge()
         log.get().info("hop_begun", store=self._store.path(), piece=self._number, sequence=taking.held.sequence)
@@ -227,7 +236,7 @@ class _Fetching:
         """Return the next piece; None while it is not there. Raises TrailCorrupt for one that is missing or damaged, TrailError
         for one that was removed."""
         number, began = self._number + 1, time.monotonic()
-        name = pieces.name_of(number)
+        name = self._claims.name(number)
         where = self._store.path(name)
         try:
             data = self._store.read(name)
@@ -260,8 +269,11 @@ class _Fetching:
 
     def _refuse_missing(self, number: int, name: str) -> bytes | None:
         """Return None if the piece is still to come; its bytes if it came just now. Raises as `_next` does."""
-        self._written = store_facts.written(self._store)
-        if self._written.number < number:
+        self._written, line = store_facts.written(self._store), self._claims.line
+        if self._claims.refresh():  # another session goes on, perhaps from an earlier piece
+            self._go_back(line)
+            return None
+        if self._written.number < number or (line and self._written.writer != line[-1].writer):
             return None
         try:
             return self._store.read(name)
@@ -270,6 +282,24 @@ class _Fetching:
             if begun and begun.first > number:
                 raise self._removed(number) from None
             raise pieces.missing(number, self._store.path(name), self._written.number) from None
+
+    def _go_back(self, line: tuple[Claim, ...]) -> None:
+        """Go back to where a session goes on that has overtaken the one whose pieces were read, by `line`: what the replica has
+        of those is compared with what comes."""
+        to = self._claims.fork(line, self._number, self._begun.first)
+        if to is None:
+            return
+        log.get().warning("store_writer_overtaken", store=self._pump.of, read=self._number, goes_on_behind=to.after)
+        self._number, self._previous = to.after, to.previous
+        if self._mark.number > to.after:
+            owner = self._claims.owner(to.after)
+            self._mark = replace(
+                self._mark,
+                number=to.after,
+                digest=to.previous,
+                writer=owner.writer if owner else "",
+                line=self._claims.line,
+            )
 
     def _removed(self, number: int) -> TrailError:
         what = f"piece {number} was removed from {self._store.path()}: every reader that was registered had it"
@@ -281,13 +311,16 @@ class _Fetching:
         try:
             is_whole = taking.take(piece, is_new_writer=head.writer != self._writer)
         except ProtocolError as error:
-            where = self._store.path(pieces.name_of(head.number))
+            where = self._store.path(self._claims.name(head.number))
             raise pieces.damaged(head.number, where, str(error)) from None
         reach("store.applied")
         self._number, self._previous, self._writer, self._made_at = head.number, piece.digest, head.writer, head.at
         if is_whole:
             held, size = head.held, head.bytes + piece.size
-            self._mark = Mark(self._begun.chain, head.number, piece.digest, size, held.file, held.length, held.history)
+            self._mark = Mark(
+                self._begun.chain, head.number, piece.digest, size, held.file, held.length, held.history, head.writer,
+                self._claims.line,
+            )  # fmt: skip
             with writing(MARK):
                 LocalStorage(self._pump.directory).replace(MARK, to_json(asdict(self._mark)))
             reach("store.marked")
@@ -333,18 +366,10 @@ class _Fetching:
     def _acknowledge(self) -> None:
         """Tell who writes what the replica has durably."""
         state, mark = self._state, self._mark
-        store_facts.save(
-            self._store,
-            Acknowledged(
-                self._pump.name,
-                mark.number,
-                state.acknowledged,
-                mark.bytes,
-                state.to,
-                state.state,
-                state.lag,
-                time.time(),
-            ),
-        )
+        said = Acknowledged(
+            self._pump.name, mark.number, state.acknowledged, mark.bytes, state.to, state.state, state.lag, time.time(),
+            mark.writer,
+        )  # fmt: skip
+        store_facts.save(self._store, said)
         self._acknowledged = mark.number
         reach("store.acknowledged")

@@ -12,6 +12,10 @@ from anabranch.stores.contract import Found, Guarantees, ObjectExists, ObjectMis
 AWAY = {"source": SourceUnavailable, "target": TargetUnavailable}
 
 
+class Away(Exception):
+    """The store answers 503: whoever has opened it gets the error of its end."""
+
+
 @dataclass
 class Objects:
     """What all that open the store see. `calls`: what was asked, as (verb, name). `on`: called before each call with verb and
@@ -33,6 +37,10 @@ class Objects:
 
     def pieces(self) -> list[str]:
         return sorted(name for name in self.content if name.startswith("pieces/"))
+
+    def piece(self, number: int) -> str:
+        """Return the last object of a piece."""
+        return [name for name in self.pieces() if name.startswith(f"pieces/{number:020d}")][-1]
 
     def times(self, verb: str, prefix: str) -> int:
         return sum(one == verb and name.startswith(prefix) for one, name in self.calls)
@@ -86,10 +94,6 @@ class MemoryStore:
     def close(self) -> None:
         return None
 
-    def away(self) -> Exception:
-        """Return the error of a store that answers 503."""
-        return AWAY[self.end]("memory: it answers 503")
-
     def _known(self, name: str) -> bytes:
         if name not in self.objects.content:
             raise ObjectMissing(name)
@@ -97,8 +101,15 @@ class MemoryStore:
 
     def _call(self, verb: str, name: str) -> RLock:
         self.objects.calls.append((verb, name))
-        self.objects.on(verb, name)
+        try:
+            self.objects.on(verb, name)
+        except Away:
+            raise AWAY[self.end]("memory: it answers 503") from None
         return self.objects.lock
+
+
+def away() -> Exception:
+    return Away()
 
 
 def refused() -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,17 +13,30 @@ from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail.reader import has_begun
 from rigs.hop_files import Process, fetch_file, pump_file
 from rigs.hops import hops
+from rigs.s3_server import s3_server
 from rigs.scenario import Scenario, wait_until
 
 Make = Callable[..., Scenario]
 
 
+@pytest.fixture(params=["directory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a trail in a store."""
+    if request.param == "directory":
+        (tmp_path / "store").mkdir()
+        yield f"trail+objects://{tmp_path}/store/shop"
+        return
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server.url(server.bucket("moved"))
+
+
 @pytest.mark.quick
-def test_a_database_is_copied_through_a_store_of_objects(mariadb: Server, scenario: Make, tmp_path: Path) -> None:
+def test_a_database_is_copied_through_a_store_of_objects(
+    mariadb: Server, scenario: Make, tmp_path: Path, store: str
+) -> None:
     """The rows of the load go that way, too; each of the two pumps is killed while the source is written to."""
     made = scenario(mariadb, *SCHEMA, *fill(5))
-    replica, store = tmp_path / "in" / "shop", f"trail+objects://{tmp_path}/store/shop"
-    (tmp_path / "store").mkdir()
+    replica = tmp_path / "in" / "shop"
     way = hops(made, trail=replica)
     files = (
         pump_file(tmp_path, way.trail, store, "[trail]\ncompress = true\ninterval_s = 0.2"),

@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable, TrailCorrupt, TrailError
-from anabranch.stores.contract import ObjectExists
+from anabranch.errors import ConfigError, SourceUnavailable, StateError, TargetUnavailable, TrailCorrupt, TrailError
+from anabranch.stores.contract import ObjectExists, ObjectMissing
 from anabranch.trail import load_readers, pack, retention
 from anabranch.trail.replica import hops_of
 from anabranch.trail.replica_files import load_files
 from anabranch.trail.storage import LocalStorage
+from anabranch.trail.writer import TrailWriter
 from anabranch.transport import hop_state, pieces
 from anabranch.transport.pump import reader_name
 from anabranch.transport.store_pump import StorePump
 from anabranch.transport.store_source import StoreSource, load_mark
 from rigs import trail_source as samples
 from rigs.hop_files import wait_for
-from rigs.memory_store import MemoryStore, Objects, full, refused
+from rigs.memory_store import Objects, away, full, refused
 from rigs.trail_loads import a_load
 from unit.transport.conftest import begun, rows, write
 
@@ -35,9 +36,10 @@ def unarmed() -> Iterator[None]:
     failpoints.arm({})
 
 
-@pytest.fixture
-def objects() -> Objects:
-    return Objects()
+@pytest.fixture(params=["once", "claims"])
+def objects(request: pytest.FixtureRequest) -> Objects:
+    """A store that decides between two who create one object, and one that does not."""
+    return Objects(creates_once=request.param == "once")
 
 
 def never() -> bool:
@@ -167,8 +169,7 @@ def test_a_put_that_a_library_has_done_twice_is_one(writer, tmp_path, objects):
 @pytest.mark.parametrize("what", ["away", "full", "refused"])
 def test_a_store_that_is_away_full_or_refuses_for_a_while(writer, tmp_path, objects, running, verb, what):
     """The pumps wait and say so; the trail grows meanwhile, and all comes in the end."""
-    errors = {"away": MemoryStore(objects, "target").away, "full": full, "refused": refused}
-    theirs = {"away": MemoryStore(objects, "source").away, "full": full, "refused": refused}
+    errors = {"away": away, "full": full, "refused": refused}
     pump, source = out(tmp_path, objects, name="out"), into(tmp_path, objects)
     running(pump)
     running(source)
@@ -179,8 +180,7 @@ def test_a_store_that_is_away_full_or_refuses_for_a_while(writer, tmp_path, obje
 
     def on(asked: str, name: str) -> None:
         if is_away.is_set() and asked in (verb, "create"):
-            reading = name.startswith("readers/") or (asked == "read" and name.startswith("pieces/"))
-            raise (theirs if reading else errors)[what]()
+            raise errors[what]()
 
     objects.on = on
     write(writer, 30)
@@ -194,13 +194,11 @@ def test_a_store_that_is_away_full_or_refuses_for_a_while(writer, tmp_path, obje
 
 def test_who_gives_up_says_why(writer, tmp_path, objects):
     def on(verb: str, name: str) -> None:
-        raise MemoryStore(objects, "target" if "out" in who else "source").away()
+        raise away()
 
     objects.on = on
-    who = "out"
     with pytest.raises(TargetUnavailable, match="it answers 503"):
         out(tmp_path, objects, give_up=0.1).run(never)
-    who = "into"
     with pytest.raises(SourceUnavailable, match="it answers 503"):
         into(tmp_path, objects, give_up=0.1).run(never)
 
@@ -227,9 +225,9 @@ def filled(writer, tmp_path, objects) -> Objects:
 
 
 def test_a_piece_that_is_missing_in_the_middle_is_named(filled, tmp_path):
-    del filled.content[pieces.name_of(3)]
+    del filled.content[filled.piece(3)]
     with pytest.raises(
-        TrailCorrupt, match=r"piece 3 is missing \(memory/pieces/0{19}3\), piece \d+ was written behind"
+        TrailCorrupt, match=r"piece 3 is missing \(memory/pieces/0{19}3.*\), piece \d+ was written behind"
     ):
         take_all(tmp_path, filled)
     assert load_mark(tmp_path / "b").number == 2
@@ -237,14 +235,14 @@ def test_a_piece_that_is_missing_in_the_middle_is_named(filled, tmp_path):
 
 @pytest.mark.parametrize("at", [0, 8, 100, -33, -1])
 def test_a_byte_that_was_changed_is_told(filled, tmp_path, at):
-    name = pieces.name_of(3)
+    name = filled.piece(3)
     filled.content[name] = changed(filled.content[name], len(filled.content[name]) + at if at < 0 else at)
     with pytest.raises(TrailCorrupt, match=r"piece 3 .* is not what was written"):
         take_all(tmp_path, filled)
 
 
 def test_a_piece_that_was_cut_is_told(filled, tmp_path):
-    name = pieces.name_of(4)
+    name = filled.piece(4)
     for length in (0, 10, len(filled.content[name]) - 1):
         filled.content[name] = filled.content[name][:length]
         with pytest.raises(TrailCorrupt, match=r"piece 4 .* is not what was written"):
@@ -252,7 +250,7 @@ def test_a_piece_that_was_cut_is_told(filled, tmp_path):
 
 
 def test_pieces_that_were_swapped_are_told(filled, tmp_path):
-    one, other = pieces.name_of(3), pieces.name_of(4)
+    one, other = filled.piece(3), filled.piece(4)
     filled.content[one], filled.content[other] = filled.content[other], filled.content[one]
     with pytest.raises(TrailCorrupt, match=r"piece 3 .* says that it is piece 4"):
         take_all(tmp_path, filled)
@@ -260,7 +258,7 @@ def test_pieces_that_were_swapped_are_told(filled, tmp_path):
 
 def test_a_piece_in_another_ones_place_is_told_by_the_next_one(filled, tmp_path):
     """It is whole and has the right number, but was made anew."""
-    name = pieces.name_of(3)
+    name = filled.piece(3)
     found = pieces.decode(filled.content[name], 3, name)
     filled.content[name] = pieces.encode(replace(found.head, at=1.0), found.body)
     with pytest.raises(TrailCorrupt, match=r"piece 4 .* does not follow the piece 3 that was read"):
@@ -278,19 +276,19 @@ def test_pieces_of_another_trail_are_refused(filled, tmp_path):
     take_all(tmp_path, theirs, to="c")
     with pytest.raises(StateError, match="belongs to job bank"):
         take_all(tmp_path, filled, to="c")
-    filled.content[pieces.name_of(2)] = theirs.content[pieces.name_of(2)]
+    filled.content[filled.piece(2)] = theirs.content[theirs.piece(2)]
     with pytest.raises(StateError, match=r"piece 2 .* is of job bank, and of another beginning"):
         take_all(tmp_path, filled)
 
 
 def test_a_store_that_has_lost_what_was_put_is_refused(filled, tmp_path, writer):
     kept = dict(filled.content)
-    last = filled.pieces()[-1]
+    first, last = filled.piece(1), filled.pieces()[-1]
     write(writer, 10)
     del filled.content[last]
     with pytest.raises(StateError, match=f"memory/{last} is gone, which was put there"):
         put_all(tmp_path, filled)
-    filled.content[last] = kept[pieces.name_of(1)]
+    filled.content[last] = kept[first]
     with pytest.raises(TrailCorrupt, match="says that it is piece 1"):
         put_all(tmp_path, filled)
     found = pieces.decode(kept[last], len(filled.pieces()), last)
@@ -307,7 +305,7 @@ def test_a_store_that_has_lost_what_was_put_is_refused(filled, tmp_path, writer)
 
 
 def test_a_store_of_a_newer_release_is_refused(filled, tmp_path):
-    name = pieces.name_of(2)
+    name = filled.piece(2)
     body = bytearray(filled.content[name])
     body[7] = 2
     filled.content[name] = pieces.sealed(bytes(body[: -pieces.DIGEST]))
@@ -318,6 +316,7 @@ def test_a_store_of_a_newer_release_is_refused(filled, tmp_path):
 # --- two that write ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("objects", ["once"], indirect=True)
 def test_of_two_pumps_into_one_name_one_stops(writer, tmp_path, objects, running):
     """Both have the same trail, in two places; which one goes on is decided by the number that both want."""
     write(writer, 50)
@@ -361,6 +360,7 @@ def put_all_of_a_replica(tmp_path: Path, objects: Objects) -> None:
     take_all(tmp_path, objects, to="r", name="at r")
 
 
+@pytest.mark.parametrize("objects", ["once"], indirect=True)
 def test_a_put_of_a_dead_process_that_comes_late_is_gone_on_from(writer, tmp_path, objects):
     write(writer, 30)
     late = Objects()
@@ -381,10 +381,123 @@ def test_a_put_of_a_dead_process_that_comes_late_is_gone_on_from(writer, tmp_pat
     assert rows(tmp_path / "b") == samples.expected_rows(1, 30, with_large=True)
 
 
-def test_a_store_that_cannot_decide_between_two_is_refused(writer, tmp_path, objects):
-    objects.creates_once = False
-    with pytest.raises(Exception, match="both could believe that they write alone"):
-        put_all(tmp_path, objects)
+@pytest.mark.parametrize("objects", ["once"], indirect=True)
+def test_a_trail_that_was_begun_where_one_is_decided_needs_that(filled, tmp_path):
+    filled.creates_once = False
+    with pytest.raises(ConfigError, match="begun by a way that creates an object once"):
+        put_all(tmp_path, filled)
+
+
+def two_places(writer: TrailWriter, tmp_path: Path, objects: Objects) -> None:
+    """Put 40 transactions into a store; then the trail has 60, and so has a copy of it, `r`."""
+    write(writer, 40)
+    put_all(tmp_path, objects)
+    write(writer, 20)
+    other = Objects()
+    put_all(tmp_path, other, name="copy")
+    take_all(tmp_path, other, to="r")
+
+
+def overtake(tmp_path: Path, objects: Objects, before: Callable[[], None], **options: Any) -> None:
+    """With the first piece that is put from now on, another pump, which looked before, goes on in its place."""
+    number, overtaking = len(objects.pieces()) + 1, threading.local()
+
+    def after(verb: str, name: str) -> None:
+        if verb == "create" and pieces.number_of(name) == number and not hasattr(overtaking, "hidden"):
+            overtaking.hidden = name
+            before()
+            put_all(tmp_path, objects, source="r", name="second", **options)
+            overtaking.hidden = ""
+
+    def on(verb: str, name: str) -> None:
+        if verb == "size" and name == getattr(overtaking, "hidden", None):
+            raise ObjectMissing(name)
+
+    objects.after, objects.on = after, on
+
+
+@pytest.mark.parametrize("objects", ["claims"], indirect=True)
+@pytest.mark.parametrize("size", [3_000, 8_000_000])
+def test_who_is_overtaken_stops_and_who_has_read_its_piece_goes_back(writer, tmp_path, objects, running, size):
+    """The store cannot decide. What was read of the one that is overtaken is compared with what the other one has put."""
+    two_places(writer, tmp_path, objects)
+    source = into(tmp_path, objects)
+    running(source)
+    wait_for(lambda: source.state.acknowledged == 40)
+    held_from = retention.readers(tmp_path / "a")["pump out"].sequence
+    overtake(tmp_path, objects, lambda: wait_for(lambda: source.state.acknowledged > 40), size=size)
+    with pytest.raises(
+        StateError, match="another pump has begun to write into memory/, and goes on in the place of this"
+    ):
+        out(tmp_path, objects, size=8_000).run(never)
+    assert retention.readers(tmp_path / "a")["pump out"].sequence == held_from == 40  # what it has put does not count
+    wait_for(lambda: source.state.acknowledged == 60)
+    objects.after, objects.on = lambda verb, name: None, lambda verb, name: None
+    write(writer, 20)
+    put_all(tmp_path, objects)  # started again it goes on behind the other one
+    wait_for(lambda: source.state.acknowledged == 80)
+    assert rows(tmp_path / "b") == samples.expected_rows(1, 80, with_large=True)
+    take_all(tmp_path, objects, to="c", name="new")
+    assert rows(tmp_path / "c") == rows(tmp_path / "b")
+    wait_for(lambda: load_mark(tmp_path / "b").number == load_mark(tmp_path / "c").number)
+
+
+@pytest.mark.parametrize("objects", ["claims"], indirect=True)
+def test_a_reader_that_was_stopped_before_a_piece_was_overtaken_goes_back(writer, tmp_path, objects):
+    two_places(writer, tmp_path, objects)
+    overtake(tmp_path, objects, lambda: take_all(tmp_path, objects) and None)
+    with pytest.raises(StateError, match="another pump has begun to write"):
+        out(tmp_path, objects, size=8_000).run(never)
+    put_all(tmp_path, objects, keep=0.0)
+    take_all(tmp_path, objects)
+    assert rows(tmp_path / "b") == samples.expected_rows(1, 60, with_large=True)
+    put_all(tmp_path, objects, keep=0.0)
+    first = pieces.number_of(objects.pieces()[0])
+    assert first is not None and first > 1  # also the piece that nobody reads went
+
+
+@pytest.mark.parametrize("objects", ["claims"], indirect=True)
+def test_of_two_that_say_at_once_that_they_write_one_does(writer, tmp_path, objects):
+    """Both have looked, and both have written the same object: the store has kept the later one."""
+    two_places(writer, tmp_path, objects)
+    done: list[str] = []
+
+    def after(verb: str, name: str) -> None:
+        if verb == "create" and name.startswith("writers/") and not done:
+            done.append(name)
+            ours = objects.content.pop(name)
+            put_all(tmp_path, objects, source="r", name="second")
+            assert objects.content[name] != ours
+
+    objects.after = after
+    put_all(tmp_path, objects)
+    take_all(tmp_path, objects)
+    assert done and rows(tmp_path / "b") == samples.expected_rows(1, 60, with_large=True)
+
+
+@pytest.mark.parametrize("objects", ["claims"], indirect=True)
+def test_a_claim_that_comes_late_is_believed_and_what_it_overtakes_is_compared(writer, tmp_path, objects):
+    """The object of one session is replaced by that of another, long after, as a server may do that was asked twice."""
+    two_places(writer, tmp_path, objects)
+    claims = sorted(name for name in objects.content if name.startswith("writers/"))
+    late: dict[str, bytes] = {}
+
+    def after(verb: str, name: str) -> None:
+        if verb == "create" and name.startswith("writers/") and not late:
+            late[name] = objects.content.pop(name)
+            raise TargetUnavailable("memory: cut")
+
+    objects.after = after
+    with pytest.raises(TargetUnavailable):
+        out(tmp_path, objects, give_up=-1.0).run(never)
+    put_all(tmp_path, objects, source="r", name="second")
+    take_all(tmp_path, objects)
+    assert len(claims) == 1 and late and set(late) <= set(objects.content)
+    objects.content.update(late)
+    write(writer, 20)
+    put_all(tmp_path, objects)
+    take_all(tmp_path, objects)
+    assert rows(tmp_path / "b") == samples.expected_rows(1, 80, with_large=True)
 
 
 # --- readers and retention --------------------------------------------------------------------------------------------
@@ -398,7 +511,7 @@ def test_pieces_go_once_every_reader_has_them(writer, tmp_path, objects):
     take_all(tmp_path, objects, to="c", name="second")
     write(writer, 100)
     put_all(tmp_path, objects, keep=3600.0)
-    assert objects.pieces()[0] == pieces.name_of(1)
+    assert pieces.number_of(objects.pieces()[0]) == 1
     take_all(tmp_path, objects)
     pump = put_all(tmp_path, objects, keep=0.0)
     first = pieces.number_of(objects.pieces()[0])
