@@ -198,7 +198,9 @@ class _StoreSession:
         """Return the last piece of the store, None for none. Raises StateError where pieces are gone that were put there."""
         put, claims = self._put_before, self._claims
         last = claims.line[-1] if claims.line else None
-        is_ours = not claims.is_named or (last is not None and last.writer == put.writer)
+        is_ours = claims.counts(put.number, put.writer, self._begun.first) == put.number
+        if not is_ours:
+            put.files = {}  # some may be in a piece that another one has overtaken
         known = max(self._begun.first - 1, last.after if last else 0, put.number if is_ours else 0)
         if not claims.is_named:
             known = max(known, store_facts.written(self._store).number)

@@ -29,6 +29,7 @@ class Retention:
         self._store, self._put, self._keep, self._claims = store, put, keep, claims
         self._looked = -EVERY
         self._readers: list[Acknowledged] = []
+        self._has_looked = False  # for pieces that an earlier listing has not shown
         self._known_at = (0, 0.0)  # a piece, and when it was made
 
     def is_due(self) -> bool:
@@ -64,7 +65,8 @@ class Retention:
         """Remove the objects before a piece. Those with a writer in their names are looked for: some may be of one that was
         overtaken."""
         if self._claims.is_named:
-            for found in self._store.names(pieces.FOLDER) if first > self._put.swept else ():
+            is_due, self._has_looked = first > self._put.swept or not self._has_looked, True
+            for found in self._store.names(pieces.FOLDER) if is_due else ():
                 number = pieces.number_of(found.name)
                 if number is not None and number >= first:
                     break

@@ -443,6 +443,29 @@ def test_who_is_overtaken_stops_and_who_has_read_its_piece_goes_back(writer, tmp
 
 
 @pytest.mark.parametrize("objects", ["claims"], indirect=True)
+def test_files_of_a_load_in_a_piece_that_was_overtaken_are_put_again(writer, tmp_path, objects):
+    """The claim of the other one comes late: the piece was noted, and does not count any more."""
+    two_places(writer, tmp_path, objects)
+    held: dict[str, bytes] = {}
+
+    def after(verb: str, name: str) -> None:
+        if verb == "create" and name.startswith("writers/") and not held:
+            held[name] = objects.content.pop(name)
+            raise TargetUnavailable("memory: cut")
+
+    objects.after = after
+    with pytest.raises(TargetUnavailable):
+        out(tmp_path, objects, source="r", name="second", give_up=-1.0).run(never)
+    names = a_load(tmp_path / "a")
+    put_all(tmp_path, objects)
+    objects.content.update(held)  # what was noted beside the trail is overtaken now
+    put_all(tmp_path, objects)
+    take_all(tmp_path, objects)
+    assert [one.name for one in load_files(LocalStorage(tmp_path / "b")) if one.name.endswith(".arrow")] == names
+    assert rows(tmp_path / "b") == samples.expected_rows(1, 60, with_large=True)
+
+
+@pytest.mark.parametrize("objects", ["claims"], indirect=True)
 def test_a_reader_that_was_stopped_before_a_piece_was_overtaken_goes_back(writer, tmp_path, objects):
     two_places(writer, tmp_path, objects)
     overtake(tmp_path, objects, lambda: take_all(tmp_path, objects) and None)
