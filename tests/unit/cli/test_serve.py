@@ -76,11 +76,13 @@ def health(address: str) -> tuple[int, bytes]:
 
 
 @contextmanager
-def serving(home: Path, word: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(home: Path, word: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start one at a free port, and wait until it has said `word`. Yields the process and its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with subprocess.Popen([*SERVE, address], env=environment(home), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*SERVE, address, *arguments], env=environment(home), stderr=subprocess.PIPE, text=True
+    ) as process:
         lines: list[str] = []
         reading = threading.Thread(target=lines.extend, args=(process.stderr,), daemon=True)
         reading.start()
