@@ -7,6 +7,7 @@ the other side with one fsync at its end. The servers of the stand have no part 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -129,12 +130,15 @@ def _openssl(place: Path, size: int) -> Cost:
 
 
 def _pumped(place: Path, turn: int) -> Cost:
-    """Send the trail into an empty replica, until the last byte is acknowledged."""
+    """Send the trail into an empty replica, until the last byte is acknowledged. The replica is removed, as the other side's
+    file is: a disk that grows as it is written to takes far longer for blocks that it has never had."""
     with _receiver(place, f"in{turn}") as port:
         job = PumpJob(_file(place, place / "trail", port, f"turn{turn}"))
         begin, cpu = time.perf_counter(), time.process_time()
         job.run(until_caught_up=True, seconds=PATIENCE)
-        return Cost(time.perf_counter() - begin, time.process_time() - cpu, 0.0)
+        cost = Cost(time.perf_counter() - begin, time.process_time() - cpu, 0.0)
+    shutil.rmtree(place / f"in{turn}")
+    return cost
 
 
 def _latencies(place: Path) -> Iterator[Figure]:
