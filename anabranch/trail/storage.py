@@ -7,11 +7,15 @@ OSError here; `failures.py` makes them errors of the trail.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 Data = bytes | memoryview
+_HERE = secrets.token_hex(
+    4
+)  # beside a process id: another machine, or container, that sees the directory has the same ids
 
 
 class Readable(Protocol):
@@ -159,7 +163,7 @@ class LocalStorage:
     def replace(self, name: str, content: bytes, *, is_durable: bool = True) -> None:
         path = self.directory / name
         self.make_folder(os.path.dirname(name))
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}-{_HERE}.tmp")
         writable = LocalWritable(temporary, os.O_CREAT | os.O_TRUNC)
         try:
             writable.write_at(0, [content])

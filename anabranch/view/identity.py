@@ -68,8 +68,9 @@ def agreed_uuid(trail: Path) -> str:
     """Capture and load may begin the same trail at the same moment: whoever makes the file decides for both."""
     with writing(f"the trail {trail}"):
         trail.mkdir(parents=True, exist_ok=True)
-        mine = trail / f"uuid.{os.getpid()}"
-        mine.write_text(str(uuid.uuid4()))
+        made = uuid.uuid4()
+        mine = trail / f"uuid.{made}"  # not by the process: another machine may begin it, too, with the same process id
+        mine.write_text(str(made))
         with contextlib.suppress(FileExistsError):
             os.link(mine, trail / "uuid")
         mine.unlink()

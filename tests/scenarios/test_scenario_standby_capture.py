@@ -19,6 +19,15 @@ from rigs.scenario import Running, Scenario, wait_until
 Make = Callable[..., Scenario]
 SHARED = "[capture]\nstandby = true\nlease_s = 2\n"
 CONTINUOUS = '[apply]\nrunner = "continuous"\n'
+ROWS = (
+    "CREATE TABLE item (id int PRIMARY KEY, note text)",
+    "CREATE TABLE other (id int PRIMARY KEY, note text)",
+    "CREATE TABLE third (id int PRIMARY KEY, note text)",
+    *(
+        f"INSERT INTO {name} SELECT n, 'note ' || n FROM generate_series(1, 999) n"
+        for name in ("item", "other", "third")
+    ),
+)
 DUMPS = "SELECT count(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
 
 
@@ -59,6 +68,48 @@ def test_rule_11_18_a_standby_goes_on_where_the_capture_stood_still_or_was_kille
     finally:
         second.close()
         third.close()
+
+
+@pytest.mark.quick
+def test_rule_11_a_standby_goes_on_with_a_load_and_waits_for_the_slot_of_a_capture_that_stands_still(
+    logical_postgresql: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = scenario(logical_postgresql, *ROWS)
+    # What a PostgreSQL waits for a reader that does not answer; the slot is that one's so long.
+    made.source.execute(f"ALTER DATABASE {made.source.name} SET wal_sender_timeout = '3s'")
+    way = hops(made, SHARED, CONTINUOUS)
+    second = machine(way, 2)
+    try:
+        monkeypatch.setenv("ANABRANCH_FAILPOINTS", "trail.load.file=delay:3600@3")  # in the middle of the load
+        first = way.here.start("run")
+        has_it(way, first)
+        wait_until(lambda: list(way.trail.glob("load/**/*.arrow")), 60, "a chunk is in the trail", first.tail, first)
+        monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+        later = second.start("run")
+        stands_by(second, later)
+        first.kill()
+        has_it(way, later)
+        applied = way.there.start("run")
+        way.there.wait_streaming(applied)
+        made.source.execute("UPDATE item SET note = 'changed' WHERE id % 3 = 0", "DELETE FROM item WHERE id % 7 = 0")
+        way.there.sync(applied)
+        again = way.here.start("run")
+        stands_by(way.here, again)
+        stopped = [later.pid, *faults.find(later.pid, "-m anabranch ")]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        has_it(way, again)
+        made.source.execute("INSERT INTO item SELECT n, 'late' FROM generate_series(5000, 5100) n")
+        way.there.sync(applied)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        assert later.wait().code == 7
+        way.there.sync(applied)
+        made.assert_identical()
+        assert again.stop().code == applied.stop().code == 0
+        way.here.cli("trail", "check")
+    finally:
+        second.close()
 
 
 def _takes_turns(made: Scenario, way: Hops, second: Scenario, third: Scenario) -> None:
