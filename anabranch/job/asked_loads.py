@@ -13,7 +13,8 @@ from anabranch import log
 from anabranch.errors import TrailError
 from anabranch.failpoints import reach
 from anabranch.job.children import Child, PartFailed
-from anabranch.trail import requests
+from anabranch.trail import load_answers, requests
+from anabranch.trail.load_answers import Answer
 from anabranch.trail_end import manifests
 
 if TYPE_CHECKING:
@@ -81,13 +82,15 @@ class AskedLoads:
             number = found.generation if found else 0
         except TrailError as error:
             refusal = refusal or error.message
+        refusal = refusal or ("" if number else NOTHING)
+        load_answers.note(trail, request.id, Answer(0 if refusal else number, refusal))
         reach("trail.load.asked")
         waiting = requests.answer(trail, table, requests.LOADS)
         if waiting is not None and waiting.id == request.id:  # else whoever asked has given up
-            if number and not refusal:
-                requests.done(trail, table, number, requests.LOADS)
+            if refusal:
+                requests.refuse(trail, table, refusal, requests.LOADS)
             else:
-                requests.refuse(trail, table, refusal or NOTHING, requests.LOADS)
+                requests.done(trail, table, number, requests.LOADS)
         log.get(job=self._job.config.name, table=str(table)).info("load_asked_for_ended", refusal=refusal)
         self._state.phase("streaming")
         self._request = self._child = None

@@ -1,8 +1,8 @@
 """Files below `load/` of a trail, which a replica gets, too: the rows of an initial load that travels with its trail.
 
 Each is written whole under another name. Files of rows (`.arrow`) are never changed; a folder's `manifest.json` names its
-files and comes behind them, `complete.json` comes last of all; these and other facts (`.json`) may be replaced. What is in
-them is not looked at here, and whatever else lies there is of the job that loads.
+files and comes behind them, `complete.json` and `answers.json` come last of all; these and other facts (`.json`) may be
+replaced. What is in them is not looked at here, and whatever else lies there is of the job that loads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from anabranch.trail.failures import syncing, writing
 from anabranch.trail.storage import LocalStorage, Writable, read_whole
 
 FOLDER = "load"
-LAST = ("manifest.json", "complete.json")  # in this order, behind everything else
+LAST = ("manifest.json", "complete.json", "answers.json")  # in this order, behind everything else
+ANSWERS = f"{FOLDER}/answers.json"  # about loads that were asked for at replicas (load_answers.py)
 FACTS = ".json"
 COPIED = (".arrow", FACTS)
 GONE = "gone.json"  # beside a manifest: the number of the last load whose files this trail needs no more

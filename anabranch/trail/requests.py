@@ -49,6 +49,11 @@ def request_table(directory: str | Path, table: TableId, folder: str = FOLDER) -
     return request
 
 
+def put(directory: str | Path, request: Request, folder: str = FOLDER) -> None:
+    """Put a request in place that was made elsewhere."""
+    _save(directory, request, folder)
+
+
 def pending(directory: str | Path, folder: str = FOLDER) -> list[Request]:
     """Return the requests that capture has to carry out, oldest first. Cheap enough for its loop."""
     storage = LocalStorage(directory)

@@ -43,6 +43,7 @@ class Kind(IntEnum):
     PING = 12  # number
     PONG = 13  # number, hops: [name, seconds from there to the receiver and back]
     WAITING = 14  # the receiver is alive and takes nothing: reason
+    ASKED = 128  # the receiver asks for loads of tables: loads, as [table, id, seconds since 1970 UTC]
 
 
 class ProtocolError(Exception):

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import log
-from anabranch.errors import StateError, StorageFull, TrailError, TrailLocked
+from anabranch.errors import StateError, StorageFull, TrailCorrupt, TrailError, TrailLocked
+from anabranch.trail import load_answers
 from anabranch.trail.failures import is_sync_failure
 from anabranch.trail.format import SegmentName
 from anabranch.trail.identity import Identity
 from anabranch.trail.replica import KEPT, TrailReplica
 from anabranch.trail.replica_files import LoadFile, LoadFilesCopy
 from anabranch.trail.retention import RetentionLimits
+from anabranch.transport.asked import AT_ONCE as ASKED_AT_ONCE
 from anabranch.transport.hop_state import behind
 from anabranch.transport.link import Link, LinkLost
 from anabranch.transport.messages import OPTIONAL, VERSION, Kind, Message, ProtocolError
@@ -139,8 +141,20 @@ class _Reception:
                 self._patiently(lambda: self._replica.identify(identity))
             case Kind.PING:
                 self._link.say(Kind.PONG, {"number": _number(head, "number"), "hops": [[self._receiver.name, 0.0]]})
+                self._ask()
             case kind if kind < OPTIONAL:
                 raise ProtocolError(f"a message of kind {kind} is not for a receiver")
+
+    def _ask(self) -> None:
+        """Pass on which loads are asked for here, until their answers have come."""
+        try:
+            asked = load_answers.settle(self._path)
+        except (StorageFull, TrailCorrupt) as error:
+            log.get().warning("loads_not_asked_for", trail=self._caller.trail, reason=error.message)
+            return
+        if asked:
+            loads = [[str(one.table), one.id, one.asked] for one in asked[:ASKED_AT_ONCE]]
+            self._link.say(Kind.ASKED, {"loads": loads})
 
     def _patiently(self, do: Callable[[], Any]) -> Any:
         """Do something that needs room on the disk; wait for that as long as it takes."""

@@ -54,6 +54,12 @@ def test_a_database_is_copied_through_a_pump_a_router_and_a_receiver(
                 lambda trail=trail: not rows(trail), 120, f"files of the load are gone in {trail}", run.tail, run
             )
             assert list((trail / "load").rglob("manifest.json"))
+        made.target.execute("DELETE FROM public.cell WHERE x % 2 = 0")
+        made.source.execute("UPDATE cell SET value = 13 WHERE x % 2 = 1")
+        way.there.cli("load", "--table", f"{made.schema}.cell")  # the request goes back, and its rows come
+        way.there.wait_streaming(applied)
+        way.there.sync(applied)
+        made.assert_identical()
         assert run.stop().code == applied.stop().code == 0
 
 
