@@ -1,4 +1,4 @@
-"""Keys of a manager's secrets: 32 bytes each, from an environment variable and from a file.
+"""Keys of a manager's secrets: 32 bytes each, from an environment variable, from the system's keyring and from a file.
 
 The first one seals, all of them open; two are there while a key is replaced by another. What does not live here: what is sealed
 (`secrets.py`).
@@ -20,9 +20,10 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, install_hint
 
 VARIABLE, FILE_VARIABLE = "ANABRANCH_SECRET_KEY", "ANABRANCH_SECRET_KEY_FILE"
+RING_VARIABLE, RING_USER = "ANABRANCH_SECRET_KEY_KEYRING", "secret-key"  # the service, and whose password it is there
 FILE = "secret.key"  # beside the manager's store
 SIZE, NONCE = 32, 12  # bytes. https://cryptography.io/en/latest/hazmat/primitives/aead/
 _FORM = "32 bytes in base64, as `openssl rand -base64 32` prints them"
@@ -72,12 +73,31 @@ class Keys:
 
     @property
     def are_given(self) -> bool:
-        """Return whether the environment has keys: the file's seal nothing then."""
-        return bool(self.environment.get(VARIABLE, "").split())
+        """Return whether the environment has keys, or says that the keyring has them: the file's seal nothing then."""
+        return bool(self.environment.get(VARIABLE, "").split()) or bool(self.ring)
+
+    @property
+    def ring(self) -> str:
+        """Return the service under which the keyring has keys; "" where it is not asked."""
+        return self.environment.get(RING_VARIABLE, "").strip()
 
     def all(self) -> list[Key]:
         """Return all keys, that which seals first; none where there is no file yet. Raises ConfigError for what is none."""
-        return [*_read(self.environment.get(VARIABLE, ""), f"${VARIABLE}"), *self.of_file()]
+        return [*_read(self.environment.get(VARIABLE, ""), f"${VARIABLE}"), *self.of_ring(), *self.of_file()]
+
+    def of_ring(self) -> list[Key]:
+        """Return the keys of the keyring; none where it is not asked. Raises ConfigError where it cannot be read, or has none:
+        a key that was to be there is never made elsewhere."""
+        if not self.ring:
+            return []
+        place = f"the keyring ({self.ring}, {RING_USER})"
+        found = _of_keyring(self.ring, place)
+        if not found.split():
+            raise ConfigError(
+                f"{place} has no key of this manager's secrets",
+                hint=f"openssl rand -base64 32 | keyring set {self.ring} {RING_USER}",
+            )
+        return _read(found, place)
 
     def of_file(self) -> list[Key]:
         """Return the keys of the file alone. Raises ConfigError for a file that cannot be read, or others may read."""
@@ -109,6 +129,20 @@ class Keys:
             raise ConfigError(
                 f"the key file {self.file} cannot be written: {error.strerror}", hint=f"or give the key as ${VARIABLE}"
             ) from None
+
+
+def _of_keyring(service: str, place: str) -> str:
+    try:
+        import keyring  # an extra of its own
+    except ImportError:
+        raise ConfigError(f"{place} needs a package that is not installed", hint=install_hint("keyring")) from None
+    try:
+        return keyring.get_password(service, RING_USER) or ""
+    except Exception as error:  # noqa: BLE001 - a keyring is code of others, chosen by the user: whatever it raises is told
+        raise ConfigError(
+            f"{place} cannot be read: {type(error).__name__}",
+            hint=f"unlock it for the user of the manager, or give the key as ${VARIABLE}",
+        ) from None
 
 
 def _read(text: str, place: str) -> list[Key]:
