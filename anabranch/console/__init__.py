@@ -23,6 +23,7 @@ from anabranch.console import (
     people_pages,
     record_pages,
     secret_pages,
+    settings_pages,
     status_pages,
     table_pages,
 )
@@ -43,6 +44,7 @@ PARTS = (
     record_pages,
     people_pages,
     secret_pages,
+    settings_pages,
     lost_pages,  # it takes what no other one takes
 )
 routes = APIRouter()

@@ -233,4 +233,64 @@ ACTIONS: Mapping[str, Action] = {
         ),
         lambda about: ["--abort"],
     ),
+    "plan-failback": Action(
+        "failback",
+        "Look what is in the way back",
+        ("It is looked at what keeps a return to the source from being begun. Nothing is changed at either end.",),
+        lambda about: ["--plan"],
+    ),
+    "failback": Action(
+        "failback",
+        "Return to the source",
+        (
+            "The target is fenced: from then on it refuses writes to the job's tables, and the application stands still.",
+            "The source is brought to the fence by the way back, which has to run, and the command of [cutover] flip in the "
+            "file of the way back switches the application there. Downtime is from the fence to the end of that command.",
+            "An error before the flip opens the target again. Behind the flip this job goes on from the source to the target.",
+            "Where it was begun already, it goes on with the step that comes next.",
+        ),
+        lambda about: [],
+    ),
+    "abort-failback": Action(
+        "failback",
+        "Take the return back",
+        (
+            "The fence is lifted: the target takes writes again, and the way back follows.",
+            "It is refused behind the flip, and where nobody knows how the flip command ended.",
+        ),
+        lambda about: ["--abort"],
+    ),
+    "plan-drill": Action(
+        "drill",
+        "Look what a drill would make",
+        ("It is looked at what the way back needs, and how much room a shadow takes. Nothing is made at either end.",),
+        lambda about: ["--plan"],
+    ),
+    "drill": Action(
+        "drill",
+        "Show that the way back works",
+        (
+            "A shadow is made at the source, in a schema or database of its own: an empty table for each of the job's tables, "
+            "into which a job from the target loads, and then streams for up to a minute. It takes the room of the tables.",
+            "Both ends have the load of reading and writing their tables once. The application's tables are not written.",
+            "Each table is compared with its shadow; then all that was made is removed, after an error and a cancel, too.",
+        ),
+        lambda about: [],
+    ),
+    "clean-drill": Action(
+        "drill",
+        "Remove what a drill has left",
+        ("What a drill that was killed has left at both ends is removed: its shadow, its slot, the state of its job.",),
+        lambda about: ["--clean"],
+    ),
+    "reverse": Action(
+        "reverse",
+        "Write the job file of the way back",
+        (
+            "Both ends are read, and nothing is changed. The operation's page then shows the file of a job from the target to "
+            "the source, to be taken in as a job of its own.",
+            "It repeats the URLs of this job's file, so it is for administrators.",
+        ),
+        lambda about: [],
+    ),
 }  # fmt: skip

@@ -62,6 +62,7 @@ def _pages_of(visitor: Visitor) -> list[tuple[str, str]]:
         ("/users", "Users"),
         ("/tokens", "Tokens"),
         ("/audit", "Audit"),
+        ("/settings", "Settings"),
     ]
     return [("/", "Jobs"), ("/alerts", "Alerts"), *(others if visitor.caller.is_over_all else [])]
 

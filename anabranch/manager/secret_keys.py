@@ -77,6 +77,13 @@ class Keys:
         return bool(self.environment.get(VARIABLE, "").split()) or bool(self.ring)
 
     @property
+    def place(self) -> str:
+        """Return where the key is that seals, for people."""
+        if self.environment.get(VARIABLE, "").split():
+            return f"the variable {VARIABLE}"
+        return f"the keyring ({self.ring}, {RING_USER})" if self.ring else f"the file {self.file}"
+
+    @property
     def ring(self) -> str:
         """Return the service under which the keyring has keys; "" where it is not asked."""
         return self.environment.get(RING_VARIABLE, "").strip()

@@ -56,6 +56,11 @@ class Secrets:
         known = {key.id for key in self._keys.all()}
         return [_listed(row, texts, known) for row in self._store.rows("SELECT * FROM secret ORDER BY name")]
 
+    def key_place(self, caller: Caller) -> str:
+        """Return where the key is that seals."""
+        caller.require(Role.ADMINISTRATOR)
+        return self._keys.place
+
     def secret(self, caller: Caller, name: str) -> Secret:
         """Return one secret. Raises UnknownName."""
         found = next((one for one in self.all(caller) if one.name == name), None)

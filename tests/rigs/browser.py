@@ -17,7 +17,7 @@ from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
 
 from anabranch.testing.chromium import find_chromium
 
-LOOKS = ((1280, 800, "light"), (390, 844, "dark"))
+LOOKS = ((1280, 800, "light"), (390, 844, "dark"), (1280, 800, "dark"), (390, 844, "light"))
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 VIOLATIONS = """async options => (await axe.run(document, options)).violations.map(
     one => one.id + ": " + one.nodes.map(node => node.html + " " + node.failureSummary).join(" | "))"""
@@ -65,7 +65,7 @@ class Window:
         self.seen.add(urlsplit(path).path)
 
     def look(self, path: str, ready: str = "main h1", code: int = 200, picture: str = "") -> None:
-        """Open a page wide and light, then narrow and dark, and judge it there. `picture`: the name of one to keep, where
+        """Open a page wide and narrow, light and dark, and judge it there. `picture`: the name of one to keep, where
         pictures are wanted; with its width, 1280 or 390."""
         for width, height, scheme in LOOKS:
             self.page.set_viewport_size({"width": width, "height": height})
@@ -76,7 +76,8 @@ class Window:
             self.page.evaluate(AXE)
             found = self.page.evaluate(VIOLATIONS, {} if (width, height, scheme) == LOOKS[0] else NARROW)
             assert found == [], f"{path}, {width}, {scheme}:\n" + "\n".join(found)
-            if self._screenshots and picture.endswith(f"-{width}"):
+            is_first = (width, height, scheme) in LOOKS[:2]
+            if self._screenshots and is_first and picture.endswith(f"-{width}"):
                 self._screenshots.mkdir(parents=True, exist_ok=True)
                 self.page.screenshot(path=self._screenshots / f"{picture}.png")
         width, height, scheme = LOOKS[0]

@@ -184,6 +184,14 @@ def a_change_that_waits_is_approved(seen: Window, made: Scenario) -> None:
 
 def a_cut_over_whose_flip_fails_is_shown_step_by_step(seen: Window, made: Scenario) -> None:
     seen.look("/jobs/shop/cutover", "#ask-again")
+    for name in (
+        "Look what is in the way back …",
+        "Show that the way back works …",
+        "Write the job file of the way back …",
+    ):
+        seen.press(name)
+        seen.page.wait_for_selector("main h1:has-text('?')")
+        seen.open("/jobs/shop/cutover", "#ask-again")
     seen.press("Look what is in the way …")
     seen.press("Look what is in the way")
     seen.page.wait_for_selector("#operation .state:has-text('done')")
@@ -229,6 +237,8 @@ def people_are_let_in(seen: Window) -> None:
     given = seen.page.inner_text("#made")
     seen.look("/users/bob/password")
     seen.look("/audit")
+    seen.look("/settings")
+    seen.look("/settings/log-out-all")
     seen.open("/secrets")
     seen.fill(name="OTHER_PASSWORD", value="not shown")
     seen.page.locator("main form button").last.click()

@@ -90,7 +90,8 @@ def an_administrator_comes_and_goes(seen: Window) -> None:
     seen.page.click("button:has-text('17')")
     seen.page.wait_for_url(f"{seen.url}/secrets")  # by itself, with the session's cookie
     assert "oidc:ann (administrator)" in seen.page.inner_text("header")
-    seen.look("/users")
+    seen.look("/settings")
+    assert "oidc:ann" in seen.text() and "dba" in seen.text()
     seen.press("Log out")
     seen.page.wait_for_selector("#leave")
     assert seen.page.title().startswith("Logged out")
