@@ -84,7 +84,9 @@ def test_no_route_tells_of_a_job_of_others_whether_it_is_there(client: TestClien
                 answer = client.request(method, url, json={"text": text(name)}, headers=other)
                 answers.append((answer.status_code, answer.text.replace(name, "NAME")))
             assert answers[0] == answers[1], (method, path)
-            assert answers[0][0] in (404, 422), (method, path)
+            # A promotion may make the job, for which one has to be an administrator of all: 403 for both.
+            wanted = (403,) if path.endswith("/promotion") else (404, 422)
+            assert answers[0][0] in wanted, (method, path)
             asked += 1
     assert asked >= 7 and manager.jobs.job("shop").version == 1
 
