@@ -35,7 +35,7 @@ from anabranch.model.attunity import (
 from anabranch.model.attunity_options import OPTIONS, Parsed, Use, parse
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.trail.reader import exists
-from anabranch.view.attunity import Noted, digest_of, note, noted
+from anabranch.view.attunity import LEAST, Noted, digest_of, note, noted
 from anabranch.view.opened import source_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 LOCK = "attunity.lock"
 LAST_S = 5.0  # how long the end of the process waits for the last state
 IS_OF_THE_FILE = "{} is what the job file says: another one here has no effect"
+NO_LIMIT = "{} = {} is ignored: expected {} or more; what was in force before stays"
 NO_PASSWORD = "password is not read: take it out of the row; the job file names where it is"
 
 
@@ -125,15 +126,11 @@ class Keeper:
             is_told, self._config_problem = problem == self._config_problem, problem
             return None, [] if is_told else [_row(state.condition, ERROR, f"{problem}: what it said before stays")]
         self._config_problem, row, before = "", rows[0], noted(self.job)
-        self.options = parse(row.options)
-        seen = Noted(
-            digest_of(row),
-            row.version,
-            self.options.number("cdc_memory_report"),
-            row.memory_limit,
-            row.transaction_staging_timeout,
-            self.options.for_parts,
-        )
+        self.options, first = parse(row.options), first_row(self.job)
+        report = self.options.number("cdc_memory_report")
+        memory = _allowed(row.memory_limit, before.memory_limit, first.memory_limit)
+        staging = _allowed(row.transaction_staging_timeout, before.staging_timeout, first.transaction_staging_timeout)
+        seen = Noted(digest_of(row), row.version, report, memory, staging, self.options.for_parts)
         if (seen.digest, seen.version) == (before.digest, before.version):
             return None, []
         if before.digest and before.digest != seen.digest and row.version <= before.version and self.tables.count(row):
@@ -153,12 +150,20 @@ class Keeper:
                 yield INFO, f"option {name} {option.use}: {option.why}"
             elif option.use is Use.PARTS and before.options.get(name) != value:
                 yield INFO, f"option {name} = {value} {option.use}"
+        for name in ("memory_limit", "transaction_staging_timeout"):
+            if (value := getattr(row, name)) < LEAST:
+                yield ERROR, NO_LIMIT.format(name, value, LEAST)
         first = first_row(self.job)
         for name in ("connect_string", "username", "use_windows_authentication"):
             if getattr(row, name) != getattr(first, name):
                 yield ERROR, IS_OF_THE_FILE.format(name)
         if row.has_password:
             yield ERROR, NO_PASSWORD
+
+
+def _allowed(value: int, before: int, first: int) -> int:
+    """Return a limit of the row; where capture could not have it, the one before, and without one that of the job file."""
+    return next((one for one in (value, before) if one >= LEAST), first)
 
 
 def _row(said: Condition, type: str, text: str) -> TraceRow:

@@ -37,6 +37,7 @@ KEYS = {
     "source_connection_timeout": ("source", "connect_s"),
 }
 STOPS = "CDC_stop_on_breaking_schema_changes"
+LEAST = 1  # of both limits of capture, as in the job file
 AT_ONCE = "target_max_batched_transactions"
 
 
@@ -84,7 +85,8 @@ def as_asked(job: J) -> J:
 def overlaid(config: JobConfig, seen: Noted) -> JobConfig:
     """Return a job file with what was noted in place of its keys."""
     options = seen.options
-    capture = {"memory_limit_mb": seen.memory_limit, "transaction_staging_timeout_s": seen.staging_timeout}
+    limits = {"memory_limit_mb": seen.memory_limit, "transaction_staging_timeout_s": seen.staging_timeout}
+    capture = {key: value for key, value in limits.items() if value >= LEAST}  # a copy of a model checks nothing
     retry = config.retry
     for end in ("source", "target"):
         said = {key: options[name] for name, (of, key) in KEYS.items() if of == end and name in options}

@@ -20,7 +20,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.version import __version__
-from anabranch.view.attunity import noted, transactions_at_once
+from anabranch.view.attunity import as_asked, noted, transactions_at_once
 from rigs.change_readers import changes_between
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
@@ -201,6 +201,35 @@ def test_the_configuration_row_is_read_as_it_is_written(here: JobHere) -> None:
         made.target.execute("DELETE FROM cdc.xdbcdc_config")
         look()
         assert "has 0 rows, and has to have one: what it said before stays" in told(made)[-1]
+
+
+def test_numbers_that_no_capture_could_have_are_told_and_those_of_before_stay(here: JobHere) -> None:
+    made = here.made
+    here.load()
+
+    def limits() -> tuple[int, int]:
+        capture = as_asked(here.job).config.capture
+        return capture.memory_limit_mb, capture.transaction_staging_timeout_s
+
+    with keeping(here) as look:
+        made.target.execute("UPDATE cdc.xdbcdc_config SET memory_limit = -1")
+        look()
+        assert limits() == (50, 120), "of the job file"
+        made.target.execute("UPDATE cdc.xdbcdc_config SET memory_limit = 40, transaction_staging_timeout = 60")
+        look()
+        assert limits() == (40, 60)
+        made.target.execute("UPDATE cdc.xdbcdc_config SET memory_limit = 0, transaction_staging_timeout = -7")
+        look()
+        look()
+        assert limits() == (40, 60), "of the row as it was"
+        for name, value in (("memory_limit", 0), ("transaction_staging_timeout", -7)):
+            assert sum(f"{name} = {value} is ignored: expected 1 or more" in line for line in told(made)) == 1
+        made.target.execute("UPDATE cdc.xdbcdc_config SET transaction_staging_timeout = 61")
+        look()
+        assert limits() == (40, 61)
+    made.source.execute("INSERT INTO item VALUES (1, 'one', 1)")
+    here.stream()
+    assert asked(made, "state", "completed_transactions") == [(1,)]
 
 
 def test_prepared_transactions_are_staged_ones_until_they_end(here: JobHere) -> None:

@@ -85,6 +85,7 @@ def test_what_the_row_says_is_in_place_of_the_job_file(tmp_path: Path) -> None:
     assert batched(seen) == 4
     assert config.retry.target.limit == -1 and vars(config.target_options())["heartbeat_s"] == 300
     assert overlaid(config, Noted("d", 1, 0, 50, 120)) == config, "what is not said is of the job file"
+    assert overlaid(config, Noted("d", 1, 0, -1, 0)) == config, "nor what a former release has noted unchecked"
 
 
 def test_the_tables_need_change_tables(tmp_path: Path) -> None:
