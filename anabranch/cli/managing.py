@@ -22,13 +22,18 @@ STORE = "ANABRANCH_STORE"  # the URL of a store that several machines share
 
 def opened(store: str | None = None) -> Manager:
     """Return the manager of this home. `store`: the URL of the database that has its state, else `$ANABRANCH_STORE` has it,
-    else it is a file. Raises ConfigError where its packages are not installed."""
+    else it is a file. That variable, and those that the URL names, are taken out of the environment, which jobs inherit. Raises
+    ConfigError where its packages are not installed."""
     try:
         from anabranch.manager import Manager
+        from anabranch.manager.environment import variables_in
     except ImportError:
         raise ConfigError("the manager needs packages that are not installed", hint=install_hint("manager")) from None
     url = store or os.environ.get(STORE)
-    return Manager(keeper=_keeper(url) if url else None)
+    keeper = _keeper(url) if url else None
+    for name in {STORE, *variables_in(url or ""), *variables_in(os.environ.get(STORE, ""))}:
+        os.environ.pop(name, None)
+    return Manager(keeper=keeper)
 
 
 def _keeper(url: str) -> Keeper:

@@ -13,13 +13,15 @@ from typing import Any
 from anabranch.manager.secret_keys import VARIABLE
 from anabranch.manager.secrets import NAME, Secrets
 
+STORE = "ANABRANCH_STORE"  # the URL of a store that several machines share
+KEPT_BACK = frozenset({VARIABLE, STORE})  # of the manager alone
 _NAMED = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(NAME)
 
 
 def without_key(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment as a process of a job may have it: without the key of the secrets."""
-    return {name: value for name, value in environment.items() if name != VARIABLE}
+    """Return an environment as a process of a job may have it: without the key of the secrets, and the store."""
+    return {name: value for name, value in environment.items() if name not in KEPT_BACK}
 
 
 class JobEnvironment(Mapping[str, str]):
@@ -32,7 +34,7 @@ class JobEnvironment(Mapping[str, str]):
         found = self.secret(name)
         if found is not None:
             return found
-        if name == VARIABLE:
+        if name in KEPT_BACK:
             raise KeyError(name)
         return self._below[name]
 
@@ -53,10 +55,15 @@ class JobEnvironment(Mapping[str, str]):
         return without_key(below) | found
 
 
+def variables_in(text: str) -> set[str]:
+    """Return the names of the variables in a value, such as a URL."""
+    return set(_NAMED.findall(text))
+
+
 def named_in(text: str) -> set[str]:
     """Return the names of all variables in the text of a job file; none where it is no TOML."""
     try:
-        return {name for value in _texts(tomllib.loads(text)) for name in _NAMED.findall(value)}
+        return {name for value in _texts(tomllib.loads(text)) for name in variables_in(value)}
     except tomllib.TOMLDecodeError:
         return set()
 

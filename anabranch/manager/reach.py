@@ -1,4 +1,5 @@
-"""Names what in a job file reaches beyond its job: programs that it has run, and files of the manager's machine.
+"""Names what in a job file reaches beyond its job: programs that it has run, files of the manager's machine,
+and hosts that get what the manager's environment has for them.
 
 What does not live here: who may say so (`manager.py`).
 """
@@ -26,6 +27,7 @@ def reach_of(text: str) -> dict[str, str]:
         "[spark] archive": job.get("spark", {}).get("archive"),
         "[spark] master": None if master.startswith("local") else master,
         "[trail] encrypt": job.get("trail", {}).get("encrypt"),  # a command, files, variables of the manager
+        "[observe] traces": job.get("observe", {}).get("traces"),  # gets headers of the environment
         **dict(_files(job)),
     }
     return {key: json.dumps(said, sort_keys=True, default=str) for key, said in found.items() if said}

@@ -156,3 +156,22 @@ def test_commands_of_a_machine_find_the_store_by_the_variable(
     with closing(store(home)) as other:
         assert [row["name"] for row in other.rows("SELECT name FROM token")] == ["ci"]
     assert not (home / "_manager" / "manager.db").exists() and os.environ["ANABRANCH_HOME"] == str(home)
+
+
+def test_neither_jobs_nor_what_they_start_see_the_store_and_the_variables_of_its_url(
+    home: Path, target_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = target_database.url.partition("://")[2].partition("@")[0]
+    user, _, password = login.partition(":")
+    url = target_database.url.replace(login, f"{user}:${{STORE_PASSWORD}}")
+    for given in (None, url, target_database.url):
+        monkeypatch.setenv("STORE_PASSWORD", password)
+        monkeypatch.setenv(STORE, url)
+        with closing((manager := opened(given)).store):
+            if not manager.jobs.all():
+                manager.add(ADMIN, text())
+            for name in (STORE, "STORE_PASSWORD"):
+                assert name not in manager._environment("shop"), "of processes, operations and their programs"
+                with pytest.raises(ConfigError, match=f"{name} is not set"):
+                    manager.checked(ADMIN, text().replace("${PW}", f"${{{name}}}"))
+            assert manager.jobs.environment("shop").of_process("", {"PATH": "/bin", STORE: url}) == {"PATH": "/bin"}

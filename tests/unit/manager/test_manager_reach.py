@@ -25,6 +25,7 @@ REACHES = [
     text().replace(SOURCE, SOURCE.replace('"', '?ssl_ca=/etc/a.pem"', 1)),
     text().replace(TARGET, f"{TARGET}?ssl_mode=required&ssl_cert=/a&ssl_key=/b"),
     text().replace(TARGET, f"{TARGET}?unix_socket=/run/x"),
+    text(more='[observe]\ntraces = "http://127.0.0.1:4318/v1/traces"\n'),
     text(more='[trail]\nencrypt = { key_command = ["/bin/sh"] }\n'),
 ]
 
