@@ -36,6 +36,9 @@ CREATE TABLE IF NOT EXISTS chunk (
     high TEXT NOT NULL, file TEXT NOT NULL, bytes INTEGER NOT NULL, sha256 TEXT NOT NULL,
     PRIMARY KEY (job, source, generation, number));
 """
+NUMBERING = (
+    "CREATE TABLE IF NOT EXISTS numbering (job TEXT, source TEXT, base INTEGER NOT NULL, PRIMARY KEY (job, source))"
+)
 STATE = "source, target, state, generation, low, high, reason, rows_loaded, schema, facts"
 CHUNK = "number, lower, upper, rows, low, high, file, bytes, sha256"
 
@@ -62,7 +65,7 @@ class Ledger:
             if known > VERSION:
                 message = f"{self.trail / FILE} has version {known}, this release knows {VERSION}"
                 raise StateError(message, hint="use the newer release again")
-            for statement in TABLES.split(";"):
+            for statement in (*TABLES.split(";"), NUMBERING):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -86,6 +89,14 @@ class Ledger:
             return []
         with _told(self.trail), closing(self._connected().execute(query, values)) as found:
             return found.fetchall()
+
+    def number(self, job: str, table: TableId, generation: int) -> int:
+        """Return which number a load of a table has in the trail. Those of a table that was forgotten go on behind the numbers
+        that files, readers and replicas know."""
+        if not self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'numbering'"):
+            return generation  # an earlier release made the ledger
+        found = self.rows("SELECT base FROM numbering WHERE job = ? AND source = ?", job, str(table))
+        return generation + (found[0][0] if found else 0)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -151,6 +162,16 @@ def state_of(row: Sequence[Any], whole: bool = True) -> TableState:
     definition = TableSchema.from_json(json.loads(schema)) if whole and schema else None
     ids = TableId.parse(source), TableId.parse(target)
     return TableState(*ids, life, generation, low, high, reason, rows, 0, definition, known)
+
+
+def go_on_numbering(connection: sqlite3.Connection, job: str, table: TableId, last: int) -> None:
+    """Note that a table begins from nothing, in a trail that knows its loads up to number `last`."""
+    connection.execute(NUMBERING)
+    connection.execute(
+        "INSERT INTO numbering (job, source, base) VALUES (?, ?, ?)"
+        " ON CONFLICT (job, source) DO UPDATE SET base = excluded.base",
+        (job, str(table), last),
+    )
 
 
 def one_state(connection: sqlite3.Connection, job: str, table: TableId) -> TableState | None:

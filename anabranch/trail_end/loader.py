@@ -24,8 +24,8 @@ from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
 from anabranch.trail.failures import writing
 from anabranch.trail_end import chunk_files
-from anabranch.trail_end.ledger import CHUNK, Ledger, chunk_of, one_state, put_chunks, put_state
-from anabranch.trail_end.manifests import ChunkFile, folder
+from anabranch.trail_end.ledger import CHUNK, Ledger, chunk_of, go_on_numbering, one_state, put_chunks, put_state
+from anabranch.trail_end.manifests import ChunkFile, folder, last_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ class TrailLoader:
                 raise Fenced(f"load {generation} of the table was replaced by load {last.generation}")
             if last.generation == generation and self.chunks(job, table.source, generation):
                 return
+            if not last.generation:
+                go_on_numbering(connection, job, table.source, last_number(self.trail, table.source))
             put_state(connection, job, begin(last, generation))
             put_chunks(connection, job, table, generation, bounds)
 
@@ -77,6 +79,8 @@ class TrailLoader:
                 found = one_state(connection, job, one.table.source)
                 if (found.place if found else None) != (one.before.place if one.before else None):
                     continue
+                if found is None or not found.generation:
+                    go_on_numbering(connection, job, one.table.source, last_number(self.trail, one.table.source))
                 put_state(connection, job, one.state)
                 put_chunks(connection, job, one.table, one.state.generation, one.bounds)
                 begun.add(one.table.source)
@@ -111,7 +115,7 @@ class TrailLoader:
         done = {chunk.number: chunk.rows for chunk in self.chunks(job, table.source, generation)}
         if (rows := done.get(number)) is not None:
             return rows
-        place = f"{folder(table.source)}/{generation}"
+        place = f"{folder(table.source)}/{self._ledger.number(job, table.source, generation)}"
         with writing(f"rows of {table.source}"):
             (self.trail / place).mkdir(parents=True, exist_ok=True)
         name = (

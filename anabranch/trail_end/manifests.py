@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.ids import TableId
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
+from anabranch.trail.replica_files import gone_of
 from anabranch.trail.storage import LocalStorage, read_whole
 
 FOLDER = "load"
@@ -102,6 +104,20 @@ def load(trail: Path, table: TableId) -> Manifest | None:
         return Manifest(table, int(data["generation"]), int(data["version"]), tuple(data["columns"]), chunks)
     except (ValueError, KeyError, TypeError) as error:
         raise TrailCorrupt(f"{trail / file_of(table)} cannot be read: {error}", hint=AGAIN) from None
+
+
+def last_number(trail: Path, table: TableId) -> int:
+    """Return the highest number of a load of the table that anything in the trail knows, 0 for none. What is damaged says
+    nothing: a manifest, the note of what is gone and the folders of rows each say it."""
+    place, found = folder(table), [0]
+    with suppress(TrailCorrupt):
+        found.append(gone_of(LocalStorage(trail), place))
+    with suppress(TrailCorrupt):
+        manifest = load(trail, table)
+        found.append(manifest.generation if manifest else 0)
+    with suppress(FileNotFoundError):
+        found += [int(name) for name in os.listdir(trail / place) if name.isdecimal()]
+    return max(found)
 
 
 def listed(trail: Path) -> frozenset[str]:

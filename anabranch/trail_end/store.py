@@ -27,7 +27,17 @@ from anabranch.rows.conflict import NotedConflict
 from anabranch.trail import load_readers
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail_end import manifests
-from anabranch.trail_end.ledger import CHUNK, STATE, Ledger, columns_of, one_state, put_state, recorded, state_of
+from anabranch.trail_end.ledger import (
+    CHUNK,
+    STATE,
+    Ledger,
+    columns_of,
+    go_on_numbering,
+    one_state,
+    put_state,
+    recorded,
+    state_of,
+)
 from anabranch.trail_end.manifests import Manifest
 
 NOTHING = "a trail keeps no notes of a target: ask the job that applies it"
@@ -147,6 +157,7 @@ class TrailStore:
             self._require(connection, job, before.source, before)
             for table in ("table_state", "chunk"):
                 connection.execute(f"DELETE FROM {table} WHERE job = ? AND source = ?", (job, str(before.source)))
+            go_on_numbering(connection, job, before.source, manifests.last_number(self._trail, before.source))
 
     def _require(self, connection: sqlite3.Connection, job: str, table: TableId, before: TableState | None) -> None:
         found = one_state(connection, job, table)
@@ -165,7 +176,8 @@ class TrailStore:
         assert known is not None, "its load has begun by a definition"
         reach("trail.load.manifest")
         columns, chunks = columns_of(connection, job, state.source), tuple(map(recorded, rows))
-        manifests.save(self._trail, Manifest(state.source, state.generation, known.version, columns, chunks))
+        number = self._ledger.number(job, state.source, state.generation)
+        manifests.save(self._trail, Manifest(state.source, number, known.version, columns, chunks))
         reach("trail.load.through")
         return note_built(stream(arrive(state)))
 
