@@ -5,8 +5,10 @@ What does not live here: what counts (`manager/oidc/`), logging in with a passwo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
@@ -23,12 +25,32 @@ if TYPE_CHECKING:
 routes = APIRouter(route_class=PageRoute)
 BEGUN = "anabranch_login"  # the cookie of a login that has begun
 LASTS_S = 600
+AT_ONCE = 2  # threads that may wait for a provider; all others are for those who do not need it
 
 
 @routes.get("/login/oidc")
-def to_provider(request: Request, manager: TheManager, next: str = "/") -> Response:
+async def to_provider(request: Request, manager: TheManager, next: str = "/") -> Response:
     """Send the browser to the provider."""
     oidc = _required(manager)
+    return await _asking(request, lambda: _sent(request, oidc, next))
+
+
+@routes.get(CALLBACK)
+async def from_provider(request: Request, manager: TheManager) -> Response:
+    """Take the browser back from the provider."""
+    oidc = _required(manager)
+    return await _asking(request, lambda: _taken_back(request, oidc))
+
+
+async def _asking(request: Request, answer: Callable[[], Response]) -> Response:
+    """Return an answer for which the provider is asked, by one of few threads."""
+    state = request.app.state
+    if not hasattr(state, "sign_ons"):
+        state.sign_ons = CapacityLimiter(AT_ONCE)
+    return await to_thread.run_sync(answer, limiter=state.sign_ons)
+
+
+def _sent(request: Request, oidc: SignOn, next: str) -> Response:
     try:
         begun = oidc.begin(own_page(next))
     except ProviderUnavailable as error:
@@ -41,11 +63,9 @@ def to_provider(request: Request, manager: TheManager, next: str = "/") -> Respo
     return answered
 
 
-@routes.get(CALLBACK)
-def from_provider(request: Request, manager: TheManager) -> Response:
-    """Take the browser back from the provider. A page of ours leads on to the one that was asked for: behind a redirect the
+def _taken_back(request: Request, oidc: SignOn) -> Response:
+    """Log in whom the provider has sent back. A page of ours leads on to the one that was asked for: behind a redirect the
     browser would not bring the session's cookie, which is for requests of our own pages alone."""
-    oidc = _required(manager)
     said = dict(request.query_params)
     try:
         if len(said) != len(request.query_params.multi_items()):

@@ -30,7 +30,8 @@ Signer = Callable[[dict[str, Any], dict[str, Any]], str]
 class OpenidProvider:
     """Let `person` in. `discovery`: what differs in its document; `changed`: what differs in the ID token's claims, None for a
     claim that is not there; `sign`: makes a token of a head and claims, by default as it should; `answer`: what differs in the
-    answer to a browser; `is_away`: whether it answers 503; `asked`: paths, in order."""
+    answer to a browser; `is_away`: whether it answers 503; `answers`: it hangs while that is not set; `asked`: paths, in
+    order."""
 
     port: int = 0
     person: dict[str, Any] = field(
@@ -42,6 +43,7 @@ class OpenidProvider:
     sign: Signer | None = None
     answer: dict[str, str] = field(default_factory=dict)
     is_away: bool = False
+    answers: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -99,11 +101,13 @@ class OpenidProvider:
 def openid_provider() -> Iterator[OpenidProvider]:
     """Run one at a free port of this machine."""
     made = OpenidProvider()
+    made.answers.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             made.asked.append(parts.path)
+            made.answers.wait()
             if made.is_away:
                 self._say(503, {})
             elif parts.path == "/authorize":
@@ -118,6 +122,7 @@ def openid_provider() -> Iterator[OpenidProvider]:
 
         def do_POST(self) -> None:
             made.asked.append(self.path)
+            made.answers.wait()
             text = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(text).items()}
             self._say(*made.tokens(form, self.headers.get("Authorization", "")))
@@ -140,6 +145,7 @@ def openid_provider() -> Iterator[OpenidProvider]:
     try:
         yield made
     finally:
+        made.answers.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -27,7 +27,7 @@ from anabranch.manager.oidc.settings import Settings
 
 FRESH_S, USABLE_S = 3600.0, 86400.0
 ANEW_S = 10.0  # the shortest time between two questions for keys, also where the first has failed
-WAIT_S = 10.0
+WAIT_S, LONGEST_S = 10.0, 30.0  # for the next bytes of an answer, and for all of it
 LARGEST = 1_000_000  # bytes of an answer
 KINDS = ("RSA", "EC", "OKP")  # keys that have a public half: a secret one would let whoever reads it sign
 
@@ -94,9 +94,9 @@ class Provider:
         return self._anew()
 
     def _anew(self) -> _Known:
-        """Ask for addresses and keys, one thread at a time; whoever comes meanwhile has those of before. Raises
-        ProviderUnavailable without usable ones."""
-        if not self._asking.acquire(timeout=0 if self._usable() else WAIT_S):
+        """Ask for addresses and keys, one thread at a time; whoever comes meanwhile has those of before, and never waits: a
+        provider that hangs would hold all threads of the manager. Raises ProviderUnavailable without usable ones."""
+        if not self._asking.acquire(blocking=False):
             if (known := self._usable()) is not None:
                 return known
             raise _away(self.settings, "it has not answered yet")
@@ -166,6 +166,7 @@ class Provider:
         self, method: str, url: str, sent: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
         """Return the JSON object of an answer. Raises ProviderUnavailable for any other one; secrets are in no message."""
+        ends = self._clock() + LONGEST_S
         try:
             with (
                 httpx2.Client(verify=self.settings.trust(), timeout=WAIT_S, follow_redirects=False) as client,
@@ -178,6 +179,8 @@ class Provider:
                     text += piece
                     if len(text) > LARGEST:
                         raise _away(self.settings, f"{url} answers with more than {LARGEST} bytes")
+                    if self._clock() > ends:
+                        raise _away(self.settings, f"{url} has not answered to its end within {LONGEST_S:.0f} s")
         except httpx2.HTTPError as error:
             raise _away(self.settings, f"{url}: {type(error).__name__}: {error}") from None
         try:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,11 @@ from joserfc.jwk import OctKey, RSAKey
 from anabranch import console
 from anabranch.api import create_app
 from anabranch.api.asking import COOKIE
+from anabranch.console.oidc_pages import BEGUN
 from anabranch.manager import Manager
 from anabranch.manager.oidc import provider as asking
 from anabranch.manager.oidc.settings import CALLBACK, load_settings
+from anabranch.testing.in_time import until
 from rigs.openid_provider import CLIENT, SECRET, OpenidProvider, openid_provider
 from tests.unit.console.conftest import PASSWORD, Role
 
@@ -151,6 +154,34 @@ def test_users_with_passwords_get_in_while_the_provider_is_away(person: Person) 
     assert person.client.post("/login", data={"name": "bob", "password": PASSWORD}).status_code == 303
     page = person.client.get("/").text
     assert "bob (viewer), <a" in page
+
+
+@pytest.mark.parametrize("place", ["addresses", "codes"])
+def test_a_provider_that_hangs_holds_nobody_up_who_has_a_password(
+    person: Person, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(asking, "WAIT_S", 600.0)
+    person.manager.accounts.create("bob", PASSWORD, Role.VIEWER, ("*",))
+    visits: list[tuple[str, dict[str, str]]] = [("/login/oidc", {})] * 60  # more than the manager has threads
+    if place == "codes":
+        visits = []
+        for _ in range(60):
+            back = person.sent_back(person.begin())
+            visits.append((back, {"Cookie": f"{BEGUN}={person.client.cookies[BEGUN]}"}))
+            person.client.cookies.clear()
+    person.provider.answers.clear()
+    before = len(person.provider.asked)
+    with ThreadPoolExecutor(61) as threads:
+        try:
+            waiting = [threads.submit(person.client.get, url, headers=headers) for url, headers in visits]
+            until(lambda: len(person.provider.asked) > before, "the provider is asked")
+            made = {"name": "bob", "password": PASSWORD}
+            answer = threads.submit(person.client.post, "/login", data=made).result(60)
+            assert answer.status_code == 303 and not all(one.done() for one in waiting)
+        finally:
+            person.provider.answers.set()
+    codes = {one.result().status_code for one in waiting}
+    assert codes <= ({200} if place == "codes" else {303, 503})
 
 
 def test_a_key_that_is_new_at_the_provider_counts_and_one_that_is_gone_does_not(
