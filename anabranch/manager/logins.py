@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from anabranch.errors import TooOften
+from anabranch.errors import NotAllowed, TooOften
 from anabranch.manager.accounts import Accounts, User
 from anabranch.manager.store import ManagerStore, now
 from anabranch.manager.store_contract import Writing
@@ -48,10 +50,26 @@ class Logins:
             self._succeeded(begun)
         return user
 
-    def _begin(self, name: str, place: str) -> Attempt:
-        """Count it as failed before the password is looked at: many at once are counted like one after the other."""
+    @contextmanager
+    def counting(self, place: str) -> Iterator[None]:
+        """Count as a failed attempt of an address what is refused meanwhile, with NotAllowed. Raises TooOften."""
+        begun = self._begin(None, place)
+        try:
+            yield
+        except NotAllowed:
+            raise
+        except BaseException:
+            self._taken_back(begun)
+            raise
+        self._taken_back(begun)
+
+    def _begin(self, name: str | None, place: str) -> Attempt:
+        """Count it as failed before the password is looked at: many at once are counted like one after the other. `name`: None
+        of somebody whom a provider names later."""
         spot = network(place)
-        begun = Attempt({"place": _digest(spot), "name": _digest(name), "pair": _digest(f"{name}\0{spot}")})
+        begun = Attempt({"place": _digest(spot)})
+        if name is not None:
+            begun.digests.update({"name": _digest(name), "pair": _digest(f"{name}\0{spot}")})
         moment = datetime.now(UTC)
         with self._store.writing() as connection:
             for kept, age in (("=", KNOWN), ("<>", FORGOTTEN)):
@@ -59,9 +77,9 @@ class Logins:
                     f"DELETE FROM attempt WHERE kind {kept} 'known' AND last < ?", (_text(moment - age),)
                 )
             known = connection.execute(
-                "SELECT 1 FROM attempt WHERE kind = 'known' AND digest = ?", (begun.digests["pair"],)
+                "SELECT 1 FROM attempt WHERE kind = 'known' AND digest = ?", (begun.digests.get("pair", ""),)
             ).fetchone()
-            kinds = ("pair",) if known else tuple(LONGEST_PAUSES)
+            kinds = ("pair",) if known else tuple(begun.digests)
             waits = max(_pause(connection, kind, begun.digests[kind], moment) for kind in kinds)
             if waits > 0:
                 raise TooOften(waits)
@@ -73,21 +91,29 @@ class Logins:
                 )
         return begun
 
+    def _taken_back(self, begun: Attempt) -> None:
+        with self._store.writing() as connection:
+            _take_back(connection, begun)
+
     def _succeeded(self, begun: Attempt) -> None:
         """Take the count back, and no more: somebody with a password of their own would else guess at others' for ever."""
         with self._store.writing() as connection:
-            for kind in ("place", "name"):
-                connection.execute(
-                    "UPDATE attempt SET failures = CASE WHEN failures > 0 THEN failures - 1 ELSE 0 END"
-                    " WHERE kind = ? AND digest = ?",
-                    (kind, begun.digests[kind]),
-                )
+            _take_back(connection, begun)
             connection.execute("DELETE FROM attempt WHERE kind = 'pair' AND digest = ?", (begun.digests["pair"],))
             connection.execute(
                 "INSERT INTO attempt VALUES ('known', ?, 0, ?)"
                 " ON CONFLICT (kind, digest) DO UPDATE SET failures = 0, last = excluded.last",
                 (begun.digests["pair"], now()),
             )
+
+
+def _take_back(connection: Writing, begun: Attempt) -> None:
+    for kind in ("place", "name"):
+        connection.execute(
+            "UPDATE attempt SET failures = CASE WHEN failures > 0 THEN failures - 1 ELSE 0 END"
+            " WHERE kind = ? AND digest = ?",
+            (kind, begun.digests.get(kind, "")),
+        )
 
 
 def network(place: str) -> str:

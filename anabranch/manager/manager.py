@@ -93,7 +93,7 @@ class Manager:
         """Let people and programs log in by an OpenID provider, too."""
         from anabranch.manager.oidc.sign_on import SignOn  # its packages are an extra of their own
 
-        self.oidc = SignOn(settings, self.store, self.audit)
+        self.oidc = SignOn(settings, self.store, self.audit, self.logins)
 
     def session(self, secret: str) -> Session | None:
         """Return the session of a cookie, of a user with a password or of somebody whom the provider has vouched for."""

@@ -42,6 +42,16 @@ class Begun:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """A login that has begun, as its browser brings it back. `next`: the page that was asked for."""
+
+    state: str
+    nonce: str
+    verifier: str
+    next: str
+
+
+@dataclass(frozen=True)
 class Finished:
     """A login that is over well. `next`: the page that was asked for."""
 
@@ -78,12 +88,9 @@ class Login:
         sealed += self._sealing.encrypt(sealed, json.dumps(facts).encode(), _PLACE)
         return Begun(f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}", _encoded(sealed))
 
-    def finish(self, said: Mapping[str, str], cookie: str) -> Finished:
-        """Return who has logged in. `said`: the query with which the browser has come back. Raises NotAllowed,
-        ProviderUnavailable."""
+    def taken(self, cookie: str) -> Taken:
+        """Return the login that a browser brings back, once; whatever comes of it, it counts no more. Raises NotAllowed."""
         state, nonce, verifier, next, ends = self._opened(cookie)
-        if not hmac.compare_digest(said.get("state", "").encode(), state.encode()):
-            raise _refused("it was begun elsewhere, or another one was begun meanwhile")
         moment = self._clock()
         if moment > ends:
             raise _refused("it has taken too long")
@@ -92,6 +99,13 @@ class Login:
             if state in self._used:
                 raise _refused("it was finished before")
             self._used[state] = ends
+        return Taken(state, nonce, verifier, next)
+
+    def finish(self, said: Mapping[str, str], begun: Taken) -> Finished:
+        """Return who has logged in. `said`: the query with which the browser has come back. Raises NotAllowed,
+        ProviderUnavailable."""
+        if not hmac.compare_digest(said.get("state", "").encode(), begun.state.encode()):
+            raise _refused("it was begun elsewhere, or another one was begun meanwhile")
         metadata, issuer = self._provider.metadata(), self._provider.settings.file.issuer
         if (
             said.get("iss", None if metadata.says_issuer else issuer) != issuer
@@ -101,16 +115,8 @@ class Login:
             raise _refused(f"the provider says {said['error'][:80]!r}")
         if not said.get("code"):
             raise _refused("the provider has given no code")
-        found = self._provider.tokens(said["code"], verifier)
-        return Finished(id_token(self._provider, found.get("id_token"), nonce, self._clock), next)
-
-    def knows(self, cookie: str) -> bool:
-        """Return whether a login with this cookie was begun here."""
-        try:
-            self._opened(cookie)
-        except NotAllowed:
-            return False
-        return True
+        found = self._provider.tokens(said["code"], begun.verifier)
+        return Finished(id_token(self._provider, found.get("id_token"), begun.nonce, self._clock), begun.next)
 
     def _opened(self, cookie: str) -> tuple[str, str, str, str, float]:
         try:

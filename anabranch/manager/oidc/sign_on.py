@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from anabranch.errors import NotAllowed, ProviderUnavailable
 from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
+from anabranch.manager.logins import Logins
 from anabranch.manager.oidc.login import Begun, Login
 from anabranch.manager.oidc.provider import Provider
 from anabranch.manager.oidc.rights import claim, grants
@@ -39,9 +40,14 @@ class SignOn:
     """The provider of one manager, from any thread."""
 
     def __init__(
-        self, settings: Settings, store: ManagerStore, audit: Audit, clock: Callable[[], float] = time.time
+        self,
+        settings: Settings,
+        store: ManagerStore,
+        audit: Audit,
+        logins: Logins,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.settings, self._audit, self._clock = settings, audit, clock
+        self.settings, self._audit, self._logins, self._clock = settings, audit, logins, clock
         self.provider = Provider(settings)
         self.sessions = OidcSessions(store, settings)
         self._login = Login(self.provider, clock)
@@ -51,14 +57,18 @@ class SignOn:
         return self._login.begin(next)
 
     def finish(self, said: Mapping[str, str], cookie: str, place: str) -> SignedOn:
-        """Log in whom the provider has sent back. Raises NotAllowed, ProviderUnavailable; a refusal is in the audit where the
-        login was begun here."""
+        """Log in whom the provider has sent back. Raises NotAllowed, ProviderUnavailable, TooOften.
+
+        A refusal is in the audit once for each login that was begun here, and an address that has many has to wait: else
+        anybody could fill the audit.
+        """
+        begun = self._login.taken(cookie)
         try:
-            done = self._login.finish(said, cookie)
-            caller = self._caller(done.claims, place)
+            with self._logins.counting(place):
+                done = self._login.finish(said, begun)
+                caller = self._caller(done.claims, place)
         except NotAllowed as error:
-            if self._login.knows(cookie):  # else anybody could fill the audit
-                self._audit.note(Caller(PREFIX, HOW, Role.VIEWER, (), place), "login_refused", after=error.message)
+            self._audit.note(Caller(PREFIX, HOW, Role.VIEWER, (), place), "login_refused", after=error.message)
             raise
         secret = self.sessions.begin(caller.name, done.claims)
         self._audit.note(caller, "logged_in", after=f"subject {done.claims['sub'][:200]}: {caller.title}")

@@ -26,6 +26,7 @@ ALGORITHMS = {  # by the kind of key
 }
 LEEWAY_S = 60  # by which two clocks may differ
 LARGEST = 32_768  # characters
+LONGEST_HEAD = 2_000
 ID_KINDS = (None, "jwt")
 API_KINDS = (None, "jwt", "at+jwt", "application/at+jwt")  # https://www.rfc-editor.org/rfc/rfc9068
 
@@ -100,9 +101,11 @@ def _header(text: Any) -> Mapping[str, Any]:
     if not isinstance(text, str) or len(text) > LARGEST or text.count(".") != 2 or not text.isascii():
         raise _refused("it is no signed token")
     head = text.partition(".")[0]
+    if len(head) > LONGEST_HEAD:
+        raise _refused(f"its head is longer than {LONGEST_HEAD} characters")
     try:
         found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):  # RecursionError: of brackets in brackets
         found = None
     if not isinstance(found, dict) or "crit" in found:
         raise _refused("its head cannot be read")

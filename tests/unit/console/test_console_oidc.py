@@ -28,7 +28,8 @@ from anabranch import console
 from anabranch.api import create_app
 from anabranch.api.asking import COOKIE
 from anabranch.console.oidc_pages import BEGUN
-from anabranch.manager import Manager
+from anabranch.manager import Manager, logins
+from anabranch.manager.oidc import login
 from anabranch.manager.oidc import provider as asking
 from anabranch.manager.oidc.settings import CALLBACK, load_settings
 from anabranch.testing.in_time import until
@@ -293,6 +294,32 @@ def test_an_answer_counts_once_and_for_the_browser_that_asked(person: Person) ->
     assert person.client.get(stolen).status_code == 403, "the state is of another login"
 
 
+def _brought_back(person: Person, cookie: str) -> int:
+    """Bring a cookie back with a made-up answer, as anybody can. Returns the status."""
+    person.client.cookies.clear()
+    return person.client.get(f"{CALLBACK}?state=x&code=y", headers={"Cookie": f"{BEGUN}={cookie}"}).status_code
+
+
+def test_nobody_fills_the_audit_with_logins_that_were_only_begun(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.begin()
+    cookie = person.client.cookies[BEGUN]
+    assert {_brought_back(person, cookie) for _ in range(9)} == {403}
+    assert person.audited().count("login_refused") == 1, "once for each"
+    monkeypatch.setattr(login, "LASTS_S", -1)
+    person.begin()
+    assert _brought_back(person, person.client.cookies[BEGUN]) == 403
+    assert person.audited().count("login_refused") == 1, "nothing of what is over"
+    monkeypatch.undo()
+    monkeypatch.setattr(logins, "FIRST_S", 600.0)
+    for _ in range(20):
+        person.begin()
+        last = _brought_back(person, person.client.cookies[BEGUN])
+    assert last == 429 and person.audited().count("login_refused") == logins.FREE
+    assert person.log_in().status_code == 429 and not person.is_in()
+
+
 @pytest.mark.parametrize("answer", [{"state": "made up"}, {"iss": "https://evil.example"}, {"error": "access_denied"}])
 def test_an_answer_that_somebody_changed_lets_nobody_in(person: Person, answer: dict[str, str]) -> None:
     person.provider.answer = answer
@@ -351,6 +378,8 @@ def test_whoever_has_no_role_or_no_name_is_not_let_in(person: Person) -> None:
     ):
         person.provider.person = claims
         assert person.log_in().status_code == 403 and not person.is_in(), claims
+        with person.manager.store.writing() as connection:
+            connection.execute("DELETE FROM attempt")  # somebody who waits in between
     person.provider.person = {**claims, "preferred_username": "b", "groups": "dba"}
     assert person.log_in().status_code == 200 and person.is_in()
 
@@ -370,6 +399,10 @@ def test_nothing_of_the_secret_or_the_token_is_kept_or_told(person: Person, tmp_
 
 
 # --- tokens at REST ----------------------------------------------------------------------------------------------------
+
+
+def _encoded(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
 def _asked(person: Person, token: str, path: str = "/api/v1/jobs") -> int:
@@ -392,6 +425,9 @@ def test_rest_takes_tokens_of_the_provider_for_its_audience(person: Person) -> N
         _by_another_key({"alg": "RS256", "kid": "first"}, made.claims(aud="api")),
         "a.b.c",
         "." * 40_000,
+        _encoded("[" * 20_000) + ".b.c",
+        _encoded("[" * 1_400) + ".b.c",
+        made.signed(made.claims(aud="api"), jku="https://example.org/" + "x" * 2_000),
     ):
         assert _asked(person, wrong) == 401, wrong[:100]
     assert made.asked.count("/keys") == 1, "made-up keys have nobody asked"
