@@ -22,6 +22,8 @@ CLUSTERED, NONCLUSTERED = 900, 1700  # bytes of a key
 MOST_KEY_COLUMNS, MOST_COLUMNS, LONGEST_NAME, LONGEST_INSTANCE = 32, 1024, 128, 100
 SERVICE_USER = "cdc_service"
 SERVICE_ROLES = ("db_datareader", "db_datawriter", "db_ddladmin")
+OWN_SCHEMA = "dbo"  # which each database has
+_OWN_COLUMNS = {name.lower() for name in COLUMNS}
 ATTUNITY = """
 CREATE TABLE [cdc].[xdbcdc_config] (
   [version] bigint NOT NULL DEFAULT 1,
@@ -125,7 +127,7 @@ def script_of(database: str, login: str, mirrors: Sequence[Mirror]) -> Iterator[
     yield from _batch(f"USE {quoted(database)};")
     yield from _batch("EXEC sys.sp_cdc_enable_db;")
     yield from _service(login)
-    for schema in sorted({mirror.table.schema for mirror in mirrors} - {"dbo"}):
+    for schema in sorted({one.table.schema for one in mirrors if one.table.schema.lower() != OWN_SCHEMA}):
         yield from _batch(f"CREATE SCHEMA {quoted(schema)} AUTHORIZATION [dbo];")
     for mirror in mirrors:
         yield from _mirror(mirror)
@@ -141,6 +143,7 @@ def problems_of(mirrors: Sequence[Mirror]) -> Iterator[tuple[TableId, str]]:
     """Yield tables that cannot be captured there, and why."""
     names: dict[str, TableId] = {}
     tables: dict[str, TableId] = {}
+    schemas: dict[str, str] = {}
     for mirror in mirrors:
         table = mirror.table
         if table.schema.lower() == "cdc":
@@ -148,6 +151,8 @@ def problems_of(mirrors: Sequence[Mirror]) -> Iterator[tuple[TableId, str]]:
         if len(mirror.columns) > MOST_COLUMNS:
             yield table, f"it has {len(mirror.columns)} columns, and a SQL Server's table up to {MOST_COLUMNS}"
         yield from ((table, why) for why in _names(mirror))
+        if (schema := schemas.setdefault(table.schema.lower(), table.schema)) != table.schema:
+            yield table, f"its schema and {schema} are one name to a server whose names have no case"
         if (other := tables.setdefault(str(table).lower(), table)) != table:
             yield table, f"it and {other} are one name to a server whose names have no case"
         if len(mirror.instances) > 2:
@@ -172,7 +177,7 @@ def _names(mirror: Mirror) -> Iterator[str]:
     for name in columns:
         if folded.count(name.lower()) > 1:
             yield f"its column {name} differs from another one by case alone"
-        if name in COLUMNS:
+        if name.lower() in _OWN_COLUMNS:
             yield f"its column {name} is called like one that a change table has"
 
 

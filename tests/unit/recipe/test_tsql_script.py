@@ -90,6 +90,11 @@ def test_the_script_makes_the_four_groups_in_order() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("schema", ["dbo", "DBO", "Dbo"])
+def test_the_schema_that_each_database_has_is_not_made(schema: str) -> None:
+    assert "CREATE SCHEMA" not in "\n".join(batches(mirror(f"{schema}.t")))
+
+
 def test_names_are_quoted_wherever_they_stand() -> None:
     text = "\n".join(batches(mirror()))
     assert "[o'[br]]ien] nvarchar(40) NULL" in text
@@ -137,6 +142,12 @@ def test_a_key_that_is_too_long_is_none_and_has_no_net_changes() -> None:
         ([mirror(), mirror("hr.other")], "has the name of one of hr.employees"),
         ([mirror("hr.a\nGO\nb")], "line break"),
         ([mirror(), mirror("HR.Employees", (TsqlInstance("other", ("id",)),))], "no case"),
+        ([mirror("hr.a"), mirror("HR.b", (TsqlInstance("b", ("id",)),))], "its schema and hr are one name"),
+        ([mirror("dbo.a"), mirror("DBO.b", (TsqlInstance("b", ("id",)),))], "its schema and dbo are one name"),
+        (
+            [Mirror(TableId("s", "t"), (MirrorColumn("__$SEQVAL", INT, True),), (), ())],
+            "like one that a change table has",
+        ),
         (
             [Mirror(TableId("s", "t"), (MirrorColumn("__$seqval", INT, True),), (), ())],
             "like one that a change table has",
