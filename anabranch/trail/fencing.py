@@ -2,9 +2,11 @@
 
 It has files open: the segment it was writing, the schema history, the record of the published end. Each of them is replaced by
 a copy under its name, before anything of it is believed. What the former writer puts into the files that it has open is in no
-file of the trail from then on. Whatever it would make, replace, rename or remove by name it asks the lease for first
-(`Fenced`); so this does not depend on any lock. One that fell asleep between that question and what it asked for has one such
-step to do when it wakes up: a segment of its number is there already, and what is replaced under the holder is put back.
+file of the trail from then on. Readers that have one open as well open the copy once the holder has published
+(`Record.writer`), and believe only what is before the holder's first segment. Whatever the former writer would make, replace,
+rename or remove by name it asks the lease for first (`Fenced`); so this does not depend on any lock. One that fell asleep
+between that question and what it asked for has one such step to do when it wakes up: a segment of its number is there
+already, and what is replaced under the holder is put back.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A claim (`claims.py`) has a counter that its holder moves on. Who waits watches that counter by a clock of its own, which no
 other machine sets: one that stands still for the time that the holder has promised is that of a holder that is gone, or that
 stands still. The successor claims the next epoch and removes the former claim. So a holder that wakes up finds its claim
-gone, and whatever it does until it has looked reaches files that nobody reads (`fencing.py`).
+gone, and whatever it does until it has looked reaches files that nobody believes (`fencing.py`).
 
 The lock of the operating system (`lock.py`) is taken beside it where it can be had, for whoever asks who writes. Nothing
 depends on it: it is kept by a process that is stopped, and is lost with a network file system's own lease.

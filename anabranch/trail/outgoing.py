@@ -77,6 +77,7 @@ class Outgoing:
         self._segment: SegmentReader | None = None
         self._name: SegmentName | None = None
         self._offset, self._number = 0, 0  # where it is in the open segment; the last one that is behind it
+        self._writer = 0  # who had published when the open segment was opened
         self._history, self._history_anew = 0, False
 
     @property
@@ -95,6 +96,7 @@ class Outgoing:
         and the published end is older: it is not made durable, and is found again by whoever writes the trail."""
         self.close_segment()
         record = self.record()
+        self._writer = record.writer
         if self._is_end_older(held, record):
             what = (
                 f"the trail {self.directory} is published up to sequence {record.sequence}, its files and the replica"
@@ -133,6 +135,7 @@ class Outgoing:
     def pieces(self) -> Iterator[Piece]:
         """Yield what was published since, the schema history first. A piece is sent before the next one is asked for."""
         record = self.record()
+        self._follow_writer(record)
         yield from self._history_pieces(record)
         while self._advance(record):
             assert self._segment and self._name
@@ -192,6 +195,22 @@ class Outgoing:
         self._segment, self._name, self._offset = None, None, 0
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _follow_writer(self, record: Record) -> None:
+        """Open the segment again where another writer goes on: a copy may have its name, and a former writer that wakes up
+        writes into the file that we have open. Raises SourceUnavailable where the name is gone."""
+        if record.writer == self._writer:
+            return
+        self._writer = record.writer
+        if self._segment and self._name:
+            former, name = self._segment, self._name
+            try:
+                self._segment = SegmentReader(self._storage, str(name))
+            except FileNotFoundError:
+                self.close_segment()
+                what = f"segment {name} of the trail {self.directory} was packed or dropped while it was sent"
+                raise SourceUnavailable(what, hint="this goes on by itself, behind what the replica has") from None
+            former.close()
 
     def _is_end_older(self, held: Held, record: Record) -> bool:
         """Return whether the replica is behind the published end, and this trail's files have what it has."""
@@ -270,15 +289,16 @@ class Outgoing:
 
 def _whole_end(segment: SegmentReader, before: int | None) -> int:
     """Return up to where a segment is good that nobody writes any more: to its end if it is sealed, else to where its writer
-    died, without what was not adopted (`ends_before`). Prefixes say so, whatever the frames hold."""
+    died; both without what was not adopted (`ends_before`). Prefixes say so, whatever the frames hold."""
     size, at = segment.size(), 0
-    if _is_sealed(segment, size):
+    is_sealed = _is_sealed(segment, size)
+    if is_sealed and before is None:
         return size
     while (frame := _frame_at(segment, at, size)) is not None:
         if before is not None and frame.kind == FrameKind.CHUNK and frame.last >= before:
-            break
+            return at
         at += frame.length
-    return at
+    return size if is_sealed else at
 
 
 def _is_sealed(segment: SegmentReader, size: int) -> bool:

@@ -19,6 +19,7 @@ from anabranch.trail.format import SegmentName
 from anabranch.trail.storage import Readable, Storage, Writable
 
 FILE = "published"
+WRITER_SHIFT = 40  # a writer begins with its epoch above so many bits: its versions are larger than all former ones
 _RECORD = struct.Struct("<QQQQQQQQQ")
 _CRC = struct.Struct("<I")
 _SLOT = 128
@@ -51,6 +52,11 @@ class Record(NamedTuple):
     end: int = 0
     sequence: int = 0
     history: int = 0
+
+    @property
+    def writer(self) -> int:
+        """Return the epoch of who has published it: another one may have put copies in the place of files (`fencing.py`)."""
+        return self.version >> WRITER_SHIFT
 
     @property
     def segment(self) -> SegmentName:

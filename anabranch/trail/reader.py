@@ -214,8 +214,7 @@ class TrailReader:
     def close(self) -> None:
         self._cell.close()
         self._last_packed = None
-        while self._open:
-            self._open.popitem()[1].close()
+        self._close_segments()
 
     def __enter__(self) -> TrailReader:
         return self
@@ -227,7 +226,11 @@ class TrailReader:
 
     def _record(self) -> Record:
         """Return the published end, which never goes back for a reader."""
-        self._newest = max(self._newest, self._told())
+        told = self._told()
+        if told > self._newest:
+            if told.writer != self._newest.writer:  # files that we have open may be a former writer's alone by now
+                self._close_segments()
+            self._newest = told
         return self._newest
 
     def _told(self) -> Record:
@@ -237,6 +240,10 @@ class TrailReader:
             if not record.version:
                 raise published.damage(self._storage.path(published.FILE), "it says nothing, and there are segments")
         return record
+
+    def _close_segments(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
 
     def _end_of(self, record: Record) -> TrailEnd:
         if self._end is None or self._end.version != record.version:
@@ -295,7 +302,8 @@ class TrailReader:
 
     def _from(self, record: Record, sequence: int) -> list[SegmentName]:
         """Return the published segments from the one on in which `sequence` begins."""
-        if not self._names or self._names[-1].number < record.number:
+        last = self._names[-1] if self._names else None
+        if last is None or last.number < record.number or (last.number == record.number and last != record.segment):
             self._refresh()
         names = [name for name in self._names if name.number <= record.number]
         at = max(0, bisect_right(names, sequence, key=lambda name: name.next) - 1)

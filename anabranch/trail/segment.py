@@ -317,15 +317,16 @@ class SegmentIndex:
     def complete(self, before: int | None) -> None:
         """Index all of a segment that nobody writes any more.
 
-        From its footer, or up to where its writer died, without what was not adopted (`ends_before`).
+        From its footer, or up to where its writer died; both without what was not adopted (`ends_before`).
         """
         if self.is_complete:
             return
         if not self._from_footer():
             for offset, frame, _ in self._segment.frames(self.end, self._segment.size()):
                 self._take(offset, frame)
-            while before is not None and self.lasts and self.lasts[-1] >= before:
-                self._drop_last()
+        while before is not None and self.lasts and self.lasts[-1] >= before:  # its writer may have sealed it unadopted
+            self._drop_last()
+            self.is_sealed = False
         self.is_complete = True
 
     def after(self, sequence: int) -> int:

@@ -430,7 +430,9 @@ class TrailWriter:
 
     def _publish(self, place: _Place) -> None:
         """Publish a place, after its fsync. Versions of a later writer are larger, even if the record was lost."""
-        version = max(self._published.record.version, self._published.end.version, self._epoch << 40) + 1
+        version = (
+            max(self._published.record.version, self._published.end.version, self._epoch << published.WRITER_SHIFT) + 1
+        )
         record = place.record._replace(version=version, history=self._history_length)
         with writing("the published end"):
             reach("trail.publish")

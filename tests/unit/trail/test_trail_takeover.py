@@ -15,7 +15,9 @@ from anabranch.model.position import LogMark
 from anabranch.trail import claims, fencing, lease, lock
 from anabranch.trail.claims import Claim
 from anabranch.trail.lease import Lease
+from anabranch.trail.outgoing import HistoryPiece, Outgoing
 from anabranch.trail.reader import TrailReader
+from anabranch.trail.replica import TrailReplica
 from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.staging import waiting
 from anabranch.trail.writer import TrailWriter
@@ -84,6 +86,40 @@ def follow(writer: TrailWriter, upto: int) -> Iterator[int]:
             writer.drop_old()
 
 
+class Follower:
+    """An apply and a pump with a replica, which have files of the trail open for longer than its writer has it."""
+
+    def __init__(self, trail: Path, copy: Path) -> None:
+        self.reader, self.outgoing = TrailReader(trail), Outgoing(trail)
+        self.replica = TrailReplica.open(copy, self.outgoing.identity, hops=("pump",))
+        self.outgoing.start(self.replica.held)
+        self.trail, self.copy, self.after, self.rows = trail, copy, 0, dict[int, Any]()
+
+    def catch_up(self) -> int:
+        """Read and send all that is published. Returns up to where; it was what the source has, each once."""
+        last = self.reader.end().position.sequence
+        refs = self.reader.descriptors(self.after, last)
+        self.rows |= samples.found_rows([self.reader.load(one) for one in refs])
+        self.after = last
+        assert self.rows == samples.expected_rows(1, last, with_large=True)
+        for piece in self.outgoing.pieces():
+            if isinstance(piece, HistoryPiece):
+                self.replica.add_history(piece.offset, piece.data, is_anew=piece.is_anew)
+            else:
+                self.replica.append(piece.name, piece.offset, piece.data)
+        assert self.replica.flush().sequence == last
+        return last
+
+    def close(self) -> None:
+        self.reader.close()
+        self.outgoing.close()
+        self.replica.close()
+        assert all_of(self.copy) == self.after
+        for file in sorted(self.copy.glob("*.segment")):
+            ours, theirs = file.read_bytes(), (self.trail / file.name).read_bytes()
+            assert theirs.startswith(ours), f"{file.name} has {len(ours)} bytes, the trail {len(theirs)}"
+
+
 def all_of(trail: Path) -> int:
     """Check a whole trail. Returns its last transaction."""
     with TrailReader(trail) as reader:
@@ -102,16 +138,16 @@ def test_rule_11_whoever_sleeps_while_the_trail_is_taken_over_adds_and_takes_not
         trail = tmp_path / "trail"
         if trail.exists():
             trail.rename(tmp_path / f"trail-{step}")
-        _sleeps(step + 1, opened, trail)
+        _sleeps(step + 1, opened, trail, tmp_path)
 
 
-def _sleeps(step: int, opened: Callable[..., TrailWriter], trail: Path) -> None:
-    durable, later, readers = [0], list[TrailWriter](), list[TrailReader]()
+def _sleeps(step: int, opened: Callable[..., TrailWriter], trail: Path, tmp_path: Path) -> None:
+    durable, later, readers = [0], list[TrailWriter](), list[Follower]()
 
     def taken_over() -> None:
         with suppress(Exception):  # the trail has not begun
-            readers.append(TrailReader(trail))
-            readers[0].end()
+            readers.append(Follower(trail, tmp_path / f"replica-{step}"))
+            readers[0].catch_up()
         later.append(opened())
         assert later[0].end.position.sequence >= durable[-1]
         for _ in follow(later[0], later[0].end.position.sequence + MORE):
@@ -132,10 +168,10 @@ def _sleeps(step: int, opened: Callable[..., TrailWriter], trail: Path) -> None:
     (second,) = later
     upto = second.end.position.sequence + MORE
     for _ in follow(second, upto):
-        assert not readers or readers[0].end().position.sequence <= upto
+        assert not readers or readers[0].catch_up() <= upto
     assert all_of(trail) == upto
     for one in readers:
-        assert one.end().position.sequence == upto
+        assert one.catch_up() == upto
         one.close()
     with closing(opened()) as third:
         assert third.end.position.sequence == upto
