@@ -6,11 +6,16 @@ file of the trail from then on. Readers that have one open as well open the copy
 (`Record.writer`), and believe only what is before the holder's first segment. Whatever the former writer would make, replace,
 rename or remove by name it asks the lease for first (`Fenced`); so this does not depend on any lock. One that fell asleep
 between that question and what it asked for has one such step to do when it wakes up: a segment of its number is there
-already, and what is replaced under the holder is put back.
+already, and what is replaced under the holder is put back where that is the record of the end or the history.
+
+Two small files are replaced by name and not put back: who the trail is of (`identity.py`), and where its keys are (`keys.py`),
+which other processes write, too. One such step of a sleeper leaves what was there when it fell asleep: the next start of
+capture, which compares both with its job and its source, writes them anew, and `anabranch trail rekey` the second one.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -23,6 +28,7 @@ from anabranch.trail.lease import Lease
 from anabranch.trail.storage import Data, Readable, Storage, Writable, read_whole
 
 PIECE = 8 << 20
+TAKEN = ".taken.tmp"
 IN_PLACE = (published.FILE, HISTORY)
 
 
@@ -127,6 +133,10 @@ def shut_out(storage: Storage) -> None:
     with writing("a trail that is taken over"):
         number = _published(storage)
         for name in storage.names():
+            if name.endswith(TAKEN):  # of one that was killed or overtaken here, and may be about to rename it
+                with suppress(FileNotFoundError):
+                    storage.remove(name)
+        for name in storage.names():
             segment = SegmentName.parse(name)
             if segment and segment.number >= number and not segment.packed:
                 _copied(storage, name)
@@ -158,9 +168,7 @@ def _published(storage: Storage) -> int:
 
 
 def _copied(storage: Storage, name: str) -> None:
-    temporary = f"{name}.taken.tmp"
-    with suppress(FileNotFoundError):  # of one that was killed here
-        storage.remove(temporary)
+    temporary = f"{name}.{secrets.token_hex(8)}{TAKEN}"  # ours alone: who sleeps here renames its own copy, or none
     former, copy = storage.open(name), storage.create(temporary)
     try:
         offset = 0
