@@ -171,7 +171,7 @@ class TrailReader:
         dropped.
         """
         try:
-            with self._missing_is_moved():
+            with self._missing_is_moved(ref.segment):
                 chunk = self._segment(ref.segment).chunk(ref.offset)
         except _Moved:
             chunk = self._again(lambda: self._find_moved(ref))
@@ -187,7 +187,7 @@ class TrailReader:
         TRANSACTION_SCHEMA).
         """
         try:
-            with self._missing_is_moved():
+            with self._missing_is_moved(ref.segment):
                 return self._segment(ref.segment).transactions(ref.offset)
         except _Moved:
             return self._again(lambda: self._find_moved(ref)).transactions
@@ -281,14 +281,17 @@ class TrailReader:
             try:
                 return look()
             except FileNotFoundError:
+                self._close_segments()
                 self._refresh()
         return look()
 
     @contextmanager
-    def _missing_is_moved(self) -> Iterator[None]:
+    def _missing_is_moved(self, name: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
+            if stale := self._open.pop(name, None):
+                stale.close()
             raise _Moved from None
 
     def _indexed(self, record: Record, name: SegmentName) -> SegmentReader:

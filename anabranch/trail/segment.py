@@ -8,7 +8,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
@@ -141,14 +141,14 @@ class SegmentWriter:
 class _Window:
     """A piece of the file in memory, moved on as needed: small frames cost no read each."""
 
-    def __init__(self, readable: Readable, size: int) -> None:
-        self._readable, self._size = readable, size
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self._read, self._size = read, size
         self._data, self._base = b"", 0
 
     def take(self, offset: int, length: int) -> bytes:
         at = offset - self._base
         if not 0 <= at <= len(self._data) - length:
-            self._data, self._base, at = self._readable.read(offset, max(length, self._size)), offset, 0
+            self._data, self._base, at = self._read(offset, max(length, self._size)), offset, 0
         return self._data[at : at + length]
 
 
@@ -174,10 +174,23 @@ class SegmentReader:
         self.index = SegmentIndex(self)
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._readable.read(offset, length)
+        try:
+            return self._readable.read(offset, length)
+        except FileNotFoundError:
+            self._reopen()
+            return self._readable.read(offset, length)
 
     def size(self) -> int:
-        return self._readable.size()
+        try:
+            return self._readable.size()
+        except FileNotFoundError:
+            self._reopen()
+            return self._readable.size()
+
+    def _reopen(self) -> None:
+        """Go on in the copy that has the name now (`fencing.py`). Raises FileNotFoundError where the segment was packed."""
+        former, self._readable = self._readable, self._storage.open(self.file)
+        former.close()
 
     def header(self) -> dict[str, Any]:
         """Return the header as it is written; `headers.py` compares it."""
@@ -208,7 +221,7 @@ class SegmentReader:
 
     def frames_as_written(self, start: int, limit: int) -> Iterator[tuple[int, Frame, bytes]]:
         """Yield the same with heads as they stand in the file, which needs no key."""
-        window = _Window(self._readable, _WINDOW)
+        window = _Window(self.read, _WINDOW)
         while start < limit:
             found = _frame_in(window, start, limit)
             if found is None:
@@ -241,7 +254,7 @@ class SegmentReader:
             raise self.damage(offset, str(error)) from None
 
     def _frame(self, offset: int) -> tuple[Frame, bytes]:
-        found = _frame_in(_Window(self._readable, _GLANCE), offset, self.size())
+        found = _frame_in(_Window(self.read, _GLANCE), offset, self.size())
         if found is None:
             raise self.damage(offset, "a frame must be here and is not, or its checksum is wrong")
         return found

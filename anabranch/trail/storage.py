@@ -6,6 +6,7 @@ OSError here; `failures.py` makes them errors of the trail.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 Data = bytes | memoryview
+LOOKS = 5  # at a small file that is replaced each time
 _HERE = secrets.token_hex(
     4
 )  # beside a process id: another machine, or container, that sees the directory has the same ids
@@ -20,7 +22,7 @@ _HERE = secrets.token_hex(
 
 class Readable(Protocol):
     def read(self, offset: int, length: int) -> bytes:
-        """Read up to `length` bytes; fewer at the end of the file."""
+        """Read up to `length` bytes; fewer at the end of the file. FileNotFoundError where a network took it away."""
 
     def size(self) -> int: ...
 
@@ -73,6 +75,12 @@ class Storage(Protocol):
         """Remove a file. Readers that have it open keep reading."""
 
 
+def _gone(error: OSError, path: Path) -> OSError:
+    """Return a FileNotFoundError for a file that another machine has removed or replaced while we have it open: over a network
+    its bytes are gone then."""
+    return FileNotFoundError(error.errno, error.strerror, str(path)) if error.errno == errno.ESTALE else error
+
+
 class LocalReadable:
     _fd = -1
 
@@ -83,13 +91,19 @@ class LocalReadable:
         self._file = found.st_dev, found.st_ino
 
     def read(self, offset: int, length: int) -> bytes:
-        first = os.pread(self._fd, length, offset)
+        try:
+            first = os.pread(self._fd, length, offset)
+        except OSError as error:
+            raise _gone(error, self._path) from None
         if len(first) == length or not first:
             return first
         return first + self.read(offset + len(first), length - len(first))
 
     def size(self) -> int:
-        return os.fstat(self._fd).st_size
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            raise _gone(error, self._path) from None
 
     def is_replaced(self) -> bool:
         try:
@@ -195,9 +209,13 @@ class LocalStorage:
 
 
 def read_whole(storage: Storage, name: str) -> bytes:
-    """Return the content of a small file."""
-    readable = storage.open(name)
-    try:
-        return readable.read(0, readable.size())
-    finally:
-        readable.close()
+    """Return the content of a small file, also where it is replaced on another machine meanwhile."""
+    for _ in range(LOOKS):
+        readable = storage.open(name)
+        try:
+            return readable.read(0, readable.size())
+        except FileNotFoundError:  # it was there a moment ago
+            continue
+        finally:
+            readable.close()
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), storage.path(name))

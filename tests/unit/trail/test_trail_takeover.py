@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import TrailOvertaken
+from anabranch.errors import TrailError, TrailOvertaken
 from anabranch.failpoints import POINTS
 from anabranch.model.position import LogMark
-from anabranch.trail import claims, fencing, lease, lock
+from anabranch.trail import claims, fencing, lease, lock, pack
+from anabranch.trail import storage as storages
 from anabranch.trail.claims import Claim
 from anabranch.trail.lease import Lease
 from anabranch.trail.outgoing import HistoryPiece, Outgoing
@@ -20,9 +23,10 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.replica import TrailReplica
 from anabranch.trail.retention import RetentionLimits
 from anabranch.trail.staging import waiting
+from anabranch.trail.storage import LocalStorage, read_whole
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source as samples
-from rigs.storage import Asleep
+from rigs.storage import Asleep, Died, Dying
 
 SETTINGS: dict[str, Any] = {**samples.JOB, "segment_bytes": 4_000, "limits": RetentionLimits(3600), "pack": False}
 LAST, MORE = 24, 10
@@ -120,6 +124,23 @@ class Follower:
             assert theirs.startswith(ours), f"{file.name} has {len(ours)} bytes, the trail {len(theirs)}"
 
 
+class Network:
+    """Stands in for `os` over a network file system: a file that was removed or replaced is gone for who has it open."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        self.fstat(fd)
+        return os.pread(fd, length, offset)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        found = os.fstat(fd)
+        if not found.st_nlink:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return found
+
+
 def all_of(trail: Path) -> int:
     """Check a whole trail. Returns its last transaction."""
     with TrailReader(trail) as reader:
@@ -183,6 +204,62 @@ def _sleeps(step: int, opened: Callable[..., TrailWriter], trail: Path, tmp_path
             first.flush()
 
 
+@pytest.mark.parametrize("step", range(14, 24, 3))
+def test_readers_go_on_where_a_network_takes_replaced_files_away(
+    step: int, opened: Callable[..., TrailWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = Follower.catch_up
+
+    def far(follower: Follower) -> int:
+        with monkeypatch.context() as patched:
+            patched.setattr(storages, "os", Network())
+            return near(follower)
+
+    monkeypatch.setattr(Follower, "catch_up", far)
+    _sleeps(step, opened, tmp_path / "trail", tmp_path)
+
+
+def test_a_chunk_is_found_again_that_was_packed_on_another_machine(
+    opened: Callable[..., TrailWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = tmp_path / "trail"
+    writer = opened()
+    for _ in follow(writer, LAST):
+        pass
+    with TrailReader(trail) as reader:
+        refs = reader.descriptors(0)
+        before = [reader.load(one) for one in refs]
+        monkeypatch.setattr(pack, "is_worthwhile", lambda *_: True)
+        assert pack.pack_all(trail)
+        monkeypatch.setattr(storages, "os", Network())
+        again = [reader.load(one) for one in refs]
+        assert (
+            samples.found_rows(again) == samples.found_rows(before) == samples.expected_rows(1, LAST, with_large=True)
+        )
+        assert len(reader.descriptors(0)) <= len(refs)
+
+
+def test_a_small_file_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, looks = LocalStorage(tmp_path), [2]
+    storage.replace("some", b"former")
+
+    class Replaced(Network):
+        def pread(self, fd: int, length: int, offset: int) -> bytes:
+            if looks[0]:
+                looks[0] -= 1
+                storage.replace("some", b"later")
+            return super().pread(fd, length, offset)
+
+    monkeypatch.setattr(storages, "os", Replaced())
+    assert read_whole(storage, "some") == b"later"
+    looks[0] = 99
+    with pytest.raises(OSError, match="Stale") as raised:
+        read_whole(storage, "some")
+    assert not isinstance(raised.value, FileNotFoundError), "it would be taken for one that is not there"
+
+
 def test_rule_11_what_waits_beside_the_trail_is_the_present_writers(
     opened: Callable[..., TrailWriter], tmp_path: Path
 ) -> None:
@@ -226,3 +303,30 @@ def test_a_takeover_that_is_killed_is_made_by_the_next_one(
     with pytest.raises(TrailOvertaken):
         first.append(samples.chunk(21, 21))
         first.flush()
+
+
+@pytest.mark.parametrize("left", range(1, 8))
+def test_whoever_sleeps_in_a_takeover_gives_no_other_ones_half_copy_a_name(
+    left: int, opened: Callable[..., TrailWriter], tmp_path: Path
+) -> None:
+    """Three take over one after another: one sleeps at some step of it, the next one is killed at some step."""
+    for step in range(1, 8):
+        trail = tmp_path / "trail"
+        if trail.exists():
+            trail.rename(tmp_path / f"trail-{step}")
+        first = opened()
+        for _ in follow(first, 12):
+            pass
+        first.flush()
+
+        def killed(trail: Path = trail) -> None:
+            with pytest.raises(Died):
+                opened(Dying(trail, left))
+
+        with suppress(TrailOvertaken, FileNotFoundError, TrailError):
+            opened(Asleep(trail, step, killed))
+        with closing(opened()) as last:
+            assert last.end.position.sequence == 12, f"asleep at step {step}, killed at step {left}"
+            for _ in follow(last, 12 + MORE):
+                pass
+        assert all_of(trail) == 12 + MORE
