@@ -70,8 +70,13 @@ class FtpStore:
             left = max(0, self._size(name) - offset)
             if not left or length == 0:
                 return b""
-            whole = length is None or length >= left
-            return self._session.read(self._place(name), offset, None if whole else length)
+            if length is not None and length < left:
+                return self._session.read(self._place(name), offset, length)
+            content = self._session.read(self._place(name), offset, None)
+            # A line of data that is cut looks like the end of the file, unless the server says so.
+            if len(content) not in (left, max(0, self._size(name) - offset)):
+                raise self._failures.away(f"{name}: the bytes end before their end")
+            return content
 
     def size(self, name: str) -> int:
         with self._asking(checked(name)):

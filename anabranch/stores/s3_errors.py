@@ -43,6 +43,7 @@ _REGION = frozenset({"301", "PermanentRedirect", "AuthorizationHeaderMalformed",
 _LATER = frozenset(
     {"RequestTimeout", "RequestTimedOut", "ConditionalRequestConflict", "OperationAborted", "408", "409", "429"}
 )
+ASKED = "docs/reference/stores.md says what is asked of a server"
 _KEYS = "give access_key_id and secret_access_key in the URL, or keys as the AWS command line takes them"
 _WAYS = {  # classes of the library: what they say in our words
     exceptions.ConnectTimeoutError: "no connection within the time for it",
@@ -91,9 +92,11 @@ def _of_answer(failures: Failures, code: str, status: int) -> AnabranchError:
         return failures.wrong("the bucket is in another region", "name it with the option region of the URL")
     if code in _REFUSED:
         return failures.wrong(f"the credentials are refused, or have not the right ({code})")
+    if code == "NotImplemented" or status == 501:
+        return failures.wrong(f"it does not know a request that is needed ({code})", ASKED)
     if code in _LATER or not 400 <= status < 500:
         return failures.away(f"it answers {status} ({code})")
-    return failures.wrong(f"it refuses the request ({code})", "docs/reference/stores.md says what is asked of a server")
+    return failures.wrong(f"it refuses the request ({code})", ASKED)
 
 
 def _of_way(failures: Failures, error: BotoCoreError) -> AnabranchError:

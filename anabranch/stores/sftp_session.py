@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncssh
@@ -22,6 +23,7 @@ T = TypeVar("T")
 CONNECT_S, LOGIN_S = 10.0, 30.0
 ALIVE_S, MISSED = 15.0, 3  # a server that has not answered so many questions, so many seconds apart, is away
 LONGEST_S = 900.0  # one call
+CLOSE_S = 5.0  # a session that ends in order, then it is cut
 ROOM_LEFT = 1 << 16  # bytes; with less a server that only says "failure" is taken to be full
 _HOST_KEYS = (
     "compare its fingerprint with the server's, then put it into known_hosts, or host_key=SHA256:… into the URL"
@@ -49,6 +51,8 @@ class SftpSession:
         future = asyncio.run_coroutine_threadsafe(self._run(work), self._loop)
         try:
             return future.result(LONGEST_S)
+        except TimeoutError:  # the session answers, its SFTP does not
+            raise self._given_up() from None
         finally:
             future.cancel()
 
@@ -56,7 +60,7 @@ class SftpSession:
         if self._loop.is_closed():
             return
         if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(LONGEST_S)
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
         self._loop.close()
@@ -80,10 +84,21 @@ class SftpSession:
         return self._client
 
     async def _end(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            await self._connection.wait_closed()
+        """End the session in order, or cut it where the server takes no part in that."""
+        if (connection := self._connection) is not None:
+            connection.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(connection.wait_closed(), CLOSE_S)
+            connection.abort()
         self._connection = self._client = None
+
+    def _given_up(self) -> AnabranchError:
+        """Cut the session on its own thread: what hangs in it ends with it."""
+
+        async def cut() -> AnabranchError:
+            return self._dropped(f"no answer within {LONGEST_S:g} s")
+
+        return asyncio.run_coroutine_threadsafe(cut(), self._loop).result()
 
     def _dropped(self, why: str) -> AnabranchError:
         if self._connection is not None:

@@ -31,25 +31,30 @@ class FilesToSend:
         self._torn = set[str]()  # folders of which something is not as it was found
         self._looked = 0.0
         self._bytes: Iterator[tuple[LoadFile, int, bytes]] = iter(())
+        self._is_under_way = False  # a file of which bytes are still to come
 
     @property
     def left(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self._is_under_way
 
     def look(self, *, now: bool = False) -> bool:
-        """Look for files that are new, or others than they were, from time to time. Returns whether any are waiting."""
-        if not self._waiting and (now or time.monotonic() - self._looked > LOOK):
+        """Look for files that are new, or others than they were, from time to time. Returns whether any are left, the one
+        that was begun among them."""
+        if not self.left and (now or time.monotonic() - self._looked > LOOK):
             self._looked = time.monotonic()
             self._torn.clear()
             self._waiting.extend(one for one in load_files(self._storage) if self._known.get(one.name) != one)
-        return bool(self._waiting)
+        return self.left > 0
 
     def next(self) -> tuple[LoadFile, int, bytes] | None:
         """Return bytes of a file, and where they begin; None if nothing is waiting. Raises TrailError."""
         while (found := next(self._bytes, None)) is None:
+            self._is_under_way = False
             if not self._waiting:
                 return None
             self._bytes = self._opened(self._waiting.popleft())
+        file, at, data = found
+        self._is_under_way = at + len(data) < file.size
         return found
 
     def _opened(self, file: LoadFile) -> Iterator[tuple[LoadFile, int, bytes]]:

@@ -8,9 +8,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.filesystems import AbstractedFS
+from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.ioloop import IOLoop
+from pyftpdlib.servers import FTPServer
 
 from anabranch.config.store_urls import parse_store_url
 from anabranch.errors import AnabranchError, ConfigError, Side, SourceUnavailable, StorageFull, TargetUnavailable
@@ -23,7 +31,7 @@ from anabranch.testing.in_time import until
 from anabranch.testing.processes import give_away
 from rigs.certificates import Authority
 from rigs.disk import fill, small_disk
-from rigs.ftp_server import PASSWORD, READING, FtpServer, ftp_server
+from rigs.ftp_server import EVERYTHING, PASSWORD, READING, FtpServer, ftp_server
 
 
 @pytest.fixture(scope="module")
@@ -267,3 +275,44 @@ def test_parts_are_read_while_others_write(server: FtpServer, drop: Path) -> Non
     assert len(names_of(store)) == 21
     store.close()
     other.close()
+
+
+class Halves(AbstractedFS):  # type: ignore[misc]  # pyftpdlib has no types
+    """Let files be read that end too early, and nobody says so."""
+
+    lost = 0
+
+    def open(self, filename: str, mode: str) -> Any:
+        file = super().open(filename, mode)
+        if "r" in mode and self.lost:
+            content = file.read()
+            file.close()
+            file = BytesIO(content[: -self.lost])
+            file.name = filename  # type: ignore[attr-defined]  # as files have it
+        return file
+
+
+def test_a_file_that_ends_early_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "drop").mkdir()
+    authorizer = DummyAuthorizer()
+    authorizer.add_user("carrier", PASSWORD, "/", perm=EVERYTHING)
+    handler = type("Handler", (FTPHandler,), {"authorizer": authorizer, "abstracted_fs": Halves, "use_sendfile": False})
+    served = FTPServer(("127.0.0.1", 0), handler, ioloop=IOLoop())
+    thread = threading.Thread(target=served.serve_forever, kwargs={"timeout": 0.05, "handle_exit": False})
+    thread.start()
+    try:
+        url = f"trail+ftp://carrier:{quote(PASSWORD, safe='')}@127.0.0.1:{served.address[1]}{tmp_path}/drop/shop"
+        store = opened_at(url)
+        store.create("1", b"0123456789")
+        monkeypatch.setattr(Halves, "lost", 4)
+        for offset in (0, 3):
+            assert "1: the bytes end before their end" in refused(
+                TargetUnavailable,
+                lambda offset=offset: store.read("1", offset),  # type: ignore[misc]  # binds it
+            )
+        monkeypatch.setattr(Halves, "lost", 0)
+        assert store.read("1") == b"0123456789" and store.read("1", 3) == b"3456789"
+        store.close()
+    finally:
+        served.ioloop.call_later(0, served.close_all)
+        thread.join()

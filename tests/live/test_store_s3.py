@@ -74,6 +74,7 @@ def refused(kind: type[AnabranchError], work: Callable[[], object]) -> str:
         ("lost", TargetUnavailable, True),
         ("full", StorageFull, False),
         ("denied", ConfigError, False),
+        ("unknown", ConfigError, False),
     ],
 )
 def test_a_put_that_fails(
@@ -221,6 +222,18 @@ def test_a_server_without_conditional_puts_is_found_out(tmp_path: Path) -> None:
         with pytest.raises(ObjectExists):
             store.create("1", b"two")
         assert names_of(store) == ["1"] and store.read("1") == b"one"
+
+
+def test_a_server_that_refuses_conditional_puts_is_found_out(server: S3Server, bucket: str, line: Line) -> None:
+    """Some servers answer 501 to `If-None-Match`: they are used without it, and not waited for."""
+    line.plan("unknown", "PUT", ".probe")
+    store = opened_at(server.url(bucket, port=line.port))
+    store.create("1", b"one")
+    assert line.is_through and not store.guarantees.creates_once
+    with pytest.raises(ObjectExists):
+        store.create("1", b"two")
+    assert store.read("1") == b"one"
+    store.close()
 
 
 def test_a_reader_without_the_right_to_write(store: ObjectStore, server: S3Server, bucket: str, line: Line) -> None:

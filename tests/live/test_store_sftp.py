@@ -289,7 +289,7 @@ PASSWORD = "hush/p:w d@sftp"
 
 
 @contextmanager
-def guarded(root: Path) -> Iterator[tuple[int, str]]:
+def guarded(root: Path, serving: type[asyncssh.SFTPServer] = asyncssh.SFTPServer) -> Iterator[tuple[int, str]]:
     """Run asyncssh's server over a directory, which knows passwords. Yield its port and the fingerprint of its key."""
     key = asyncssh.generate_private_key("ssh-ed25519")
     loop = asyncio.new_event_loop()
@@ -302,7 +302,7 @@ def guarded(root: Path) -> Iterator[tuple[int, str]]:
             "127.0.0.1",
             0,
             server_host_keys=[key],
-            sftp_factory=lambda chan: asyncssh.SFTPServer(chan, chroot=str(root).encode()),
+            sftp_factory=lambda chan: serving(chan, chroot=str(root).encode()),
         )
 
     served = asyncio.run_coroutine_threadsafe(listen(), loop).result(60)
@@ -329,3 +329,30 @@ def test_a_password_at_a_server_of_another_make(tmp_path: Path) -> None:
         bad = good.replace("carrier:", "carrier:x")
         said = refused(ConfigError, lambda: opened_at(bad).read("state"))
         assert "the login is refused" in said and PASSWORD not in said
+
+
+class Hanging(asyncssh.SFTPServer):
+    """Answer no question about a file while `hangs` is set, as a server does whose disk is away; its session answers."""
+
+    hangs = threading.Event()
+
+    async def stat(self, path: bytes) -> asyncssh.SFTPAttrs:
+        while self.hangs.is_set():
+            await asyncio.sleep(0.01)
+        return asyncssh.SFTPAttrs.from_local(super().stat(path))  # type: ignore[arg-type]  # it is not awaited there
+
+
+def test_a_server_whose_sessions_answer_and_whose_files_do_not_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with guarded(tmp_path, Hanging) as (port, shown):
+        password = quote(PASSWORD, safe="")
+        store = opened_at(f"trail+sftp://carrier:{password}@127.0.0.1:{port}/shop?host_key={shown.replace('+', '%2B')}")
+        store.create("1", b"one")
+        with monkeypatch.context() as patched:
+            patched.setattr(sftp_session, "LONGEST_S", 0.5)
+            Hanging.hangs.set()
+            assert "no answer within 0.5 s" in refused(TargetUnavailable, lambda: store.size("1"))
+            Hanging.hangs.clear()
+        assert store.size("1") == 3 and store.read("1") == b"one"
+        store.close()

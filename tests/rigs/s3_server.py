@@ -24,12 +24,13 @@ from anabranch.transport.tls import Certificates
 
 REGION = "eu-north-1"
 KEYS = {"access_key_id": "AKIATEST", "secret_access_key": "hush/hush+hush="}
-Fault = Literal["slow_down", "cut", "lost", "twice", "half_answer", "full", "denied", "conflict"]
+Fault = Literal["slow_down", "cut", "lost", "twice", "half_answer", "full", "denied", "conflict", "unknown"]
 _ANSWERS = {
     "slow_down": (503, "SlowDown"),
     "full": (507, "XMinioStorageFull"),
     "denied": (403, "AccessDenied"),
     "conflict": (409, "ConditionalRequestConflict"),
+    "unknown": (501, "NotImplemented"),
 }
 
 
@@ -104,9 +105,10 @@ def _answers(port: int) -> bool:
 class Line:
     """An HTTP proxy in front of a server. Each planned fault is for the next request of its method whose path has its words.
 
-    `slow_down`, `full`, `denied`, `conflict`: the proxy answers by itself · `cut`: half of the body arrives, then the line is
-    cut · `lost`: the server has done it, and the line is cut before the answer · `twice`: it is sent to the server twice, and
-    the second answer comes back, as routers do that try again · `half_answer`: the line is cut in the body of the answer.
+    `slow_down`, `full`, `denied`, `conflict`, `unknown`: the proxy answers by itself · `cut`: half of the body arrives, then
+    the line is cut · `lost`: the server has done it, and the line is cut before the answer · `twice`: it is sent to the server
+    twice, and the second answer comes back, as routers do that try again · `half_answer`: the line is cut in the body of the
+    answer.
     `always`: a fault of every request, while it is set."""
 
     target: int

@@ -19,7 +19,7 @@ from anabranch.trail.replica import hops_of
 from anabranch.trail.replica_files import load_files
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
-from anabranch.transport import hop_state, pieces
+from anabranch.transport import hop_state, pieces, store_pump
 from anabranch.transport.pump import reader_name
 from anabranch.transport.store_pump import StorePump
 from anabranch.transport.store_source import StoreSource, load_mark
@@ -95,6 +95,23 @@ def test_all_of_a_trail_comes_through_a_store(writer, tmp_path, objects, compres
     put_all(tmp_path, objects)
     take_all(tmp_path, objects)
     assert {name: objects.content[name] for name in objects.pieces()} == {n: before[n] for n in before if "pieces" in n}
+
+
+@pytest.mark.parametrize("until_caught_up", [True, False])
+def test_the_last_file_of_a_load_goes_to_its_end(writer, tmp_path, objects, running, until_caught_up):
+    """A file that is larger than what goes out in one turn, and no other behind it."""
+    write(writer, 5)
+    file = tmp_path / "a" / "load" / "shop.orders" / "1.arrow"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(range(256)) * (store_pump.FILE_TURN // 256 * 2 + 7))
+    if until_caught_up:
+        put_all(tmp_path, objects, size=1 << 20)
+    else:
+        pump = out(tmp_path, objects, size=1 << 20)
+        running(pump)
+        wait_for(lambda: pump.state.files_left == 0 and pump.state.bytes_sent > 2 * store_pump.FILE_TURN)
+    take_all(tmp_path, objects)
+    assert (tmp_path / "b" / "load" / "shop.orders" / "1.arrow").read_bytes() == file.read_bytes()
 
 
 def test_both_run_while_the_trail_grows(writer, tmp_path, objects, running):
