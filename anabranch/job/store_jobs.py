@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 from anabranch.config.hop_files import PumpFile, TrailUrl
 from anabranch.config.store_urls import StoreUrl, parse_store_url
@@ -127,6 +128,8 @@ def problems(url: StoreUrl, end: Side, name: str) -> list[str]:
 def _tried(store: ObjectStore, end: Side, name: str) -> list[str]:
     found = store_facts.begun(store)
     probe = f"preflight/{quote(name, safe='')}"
+    if end is Side.SOURCE:  # who reads need not write anywhere else
+        probe = f"{store_facts.READERS}{quote(name, safe='')}-{uuid4().hex}.tried"
     store.replace(probe, TRIED)
     try:
         is_same = store.read(probe) == TRIED

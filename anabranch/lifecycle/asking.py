@@ -1,8 +1,8 @@
 """Asking the source's site for a table's rows, where the trail between has none that can be used.
 
-The request lies in the trail that is read here; from a replica pumps take it back, hop by hop. Parcels have no way back. What
-does not live here: the mailbox (trail/requests.py), the way back (trail/load_answers.py), who carries it out
-(job/asked_loads.py).
+The request lies in the trail that is read here; from a replica pumps take it back, hop by hop. Parcels and stores of objects
+have no way back. What does not live here: the mailbox (trail/requests.py), the way back (trail/load_answers.py), who carries it
+out (job/asked_loads.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch import log
 from anabranch.errors import ValueRefused
 from anabranch.model.condition import Waiting
 from anabranch.trail import requests
-from anabranch.trail.identity import IMPORTS
+from anabranch.trail.identity import IMPORTS, STORED
 from anabranch.trail.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ POLL_S = 0.2
 def ask_for_load(job: JobView, table: TableId, why: ValueRefused, stop: Callable[[], bool], watcher: Watcher) -> bool:
     """Have the job that captures load a table again, and wait for it; return False where stopped before. `why`: what is wrong
     with what is there, raised where nobody can be asked. Raises ValueRefused where the other site refuses."""
-    if IMPORTS in LocalStorage(job.trail).names():
+    if not {IMPORTS, STORED}.isdisjoint(LocalStorage(job.trail).names()):
         raise why
     requests.request_table(job.trail, table, requests.LOADS)
     log.get(job=job.config.name, table=str(table)).info("load_is_asked_for", why=why.message)

@@ -20,7 +20,7 @@ from anabranch.config.store_urls import StoreUrl
 from anabranch.errors import AnabranchError, ConfigError, Side
 from anabranch.stores.contract import Found, Guarantees, ObjectExists, ObjectMissing
 from anabranch.stores.failures import Failures
-from anabranch.stores.folders import ABANDONED_S, UPLOADS, Entry, below
+from anabranch.stores.folders import ABANDONED_S, SHARED, UPLOADS, Entry, below
 from anabranch.stores.names import checked
 
 BLOCK = 1 << 20
@@ -182,6 +182,8 @@ class DirectoryStore:
             self._make(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o750)
+            if folder.parent == self.root and folder.name in SHARED:
+                folder.chmod(stat.S_IMODE(self.root.stat().st_mode))
         _sync(folder.parent)
 
     @contextmanager

@@ -9,6 +9,7 @@ from anabranch.stores.contract import Found
 from anabranch.stores.names import is_hidden
 
 UPLOADS = ".uploads"  # the folder of what is not whole yet
+SHARED = (UPLOADS, "readers")  # what those write, too, who only read: these have the mode of the root
 ABANDONED_S = 24 * 3600.0  # an upload that nobody has written to for so long was cut in half
 
 

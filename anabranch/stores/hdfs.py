@@ -15,7 +15,7 @@ from anabranch.config.store_urls import StoreUrl
 from anabranch.errors import Side
 from anabranch.stores.contract import Found, Guarantees, ObjectExists, ObjectMissing
 from anabranch.stores.failures import Failures
-from anabranch.stores.folders import ABANDONED_S, UPLOADS, Entry, below, folders_of
+from anabranch.stores.folders import ABANDONED_S, SHARED, UPLOADS, Entry, below, folders_of
 from anabranch.stores.hdfs_session import HdfsSession, Refused
 from anabranch.stores.names import checked
 
@@ -174,7 +174,10 @@ class HdfsStore:
                 continue
             if not folder:
                 self._look()
-            self._session.ask("PUT", self._place(folder), "MKDIRS", permission="750")
+            mode = "750"
+            if folder in SHARED:
+                mode = self._session.ask("GET", self._place(""), "GETFILESTATUS")["FileStatus"]["permission"]
+            self._session.ask("PUT", self._place(folder), "MKDIRS", permission=mode)
             self._made.add(folder)
 
     def _tidy(self, newest: str) -> None:

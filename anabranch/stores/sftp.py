@@ -34,7 +34,7 @@ from anabranch.config.store_urls import StoreUrl
 from anabranch.errors import AnabranchError, ConfigError, Side
 from anabranch.stores.contract import Found, Guarantees, ObjectExists, ObjectMissing
 from anabranch.stores.failures import Failures
-from anabranch.stores.folders import ABANDONED_S, UPLOADS, Entry, below, folders_of
+from anabranch.stores.folders import ABANDONED_S, SHARED, UPLOADS, Entry, below, folders_of
 from anabranch.stores.names import checked
 from anabranch.stores.sftp_session import ROOM_LEFT, SftpSession
 
@@ -269,10 +269,19 @@ class SftpStore:
             if not await client.isdir(self._place(folder)):
                 try:
                     await client.mkdir(self._place(folder))
+                    await self._share(client, folder)
                 except (SFTPFailure, SFTPFileAlreadyExists):
                     if not await client.isdir(self._place(folder)):
                         raise
             self._made.add(folder)
+
+    async def _share(self, client: SFTPClient, folder: str) -> None:
+        """Give a folder the mode of the root where it is one that readers write, too."""
+        if folder in SHARED:
+            with suppress(SFTPError):
+                mode = (await client.stat(self._place(""))).permissions
+                if mode is not None:
+                    await client.chmod(self._place(folder), stat.S_IMODE(mode))
 
     async def _tidy(self, client: SFTPClient, newest: str) -> None:
         """Remove uploads that were cut in half long ago, by the clock of the server; once, with the first write."""

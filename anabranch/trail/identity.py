@@ -12,6 +12,7 @@ from anabranch.trail.storage import Storage, read_whole
 FILE = "trail.json"
 REPLICA = "replica.json"  # the mark of a trail that is a copy of another (`replica.py`)
 IMPORTS = "imports.json"  # of a replica that takes in parcels (`importing.py`)
+STORED = "stored.json"  # of a replica that a pump brings out of a store of objects
 NEWER = "use the newer release again"
 RESTORE = "restore the file from a backup of the trail"
 

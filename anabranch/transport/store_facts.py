@@ -23,6 +23,7 @@ from anabranch.trail.identity import Identity
 from anabranch.transport.pieces import FORMAT
 
 BEGUN, WRITTEN, READERS = "trail.json", "writer.json", "readers/"
+SUFFIX = ".json"  # of a reader's object
 _RESTORE = "restore the object from a backup of the store, or begin anew under another NAME"
 
 
@@ -99,7 +100,7 @@ def written(store: ObjectStore) -> Written:
 
 
 def reader_object(name: str) -> str:
-    return f"{READERS}{quote(name, safe='')}.json"
+    return f"{READERS}{quote(name, safe='')}{SUFFIX}"
 
 
 def acknowledged(store: ObjectStore, names: Iterable[str]) -> list[Acknowledged]:
@@ -107,6 +108,8 @@ def acknowledged(store: ObjectStore, names: Iterable[str]) -> list[Acknowledged]
     nobody knows what a reader needs that cannot be read."""
     found = []
     for name in names:
+        if not name.endswith(SUFFIX):  # whether somebody may write there was tried by it
+            continue
         text, where = _json(store, name), store.path(name)
         if text is None:
             continue

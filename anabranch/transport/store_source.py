@@ -18,6 +18,7 @@ from anabranch import log
 from anabranch.errors import AnabranchError, ConfigError, SourceUnavailable, StorageFull, TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.stores.contract import ObjectMissing, ObjectStore
+from anabranch.trail import identity as identities
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.replica import KEPT, TrailReplica
@@ -33,7 +34,7 @@ from anabranch.transport.store_facts import Acknowledged, Begun, Written
 from anabranch.transport.taking_in import Stopped, TakingIn
 
 FIRST_LOOK, LONGEST_LOOK = 0.05, 2.0  # seconds between two questions for the next piece
-MARK = "stored.json"
+MARK = identities.STORED
 PATIENCE = 10.0  # seconds for another process to let the replica go
 BEHIND = "begin under another NAME, with the pumps of all readers started before the first of them goes on"
 

@@ -272,6 +272,18 @@ def test_old_halves_are_tidied_away(server: SftpServer, drop: Path) -> None:
     store.close()
 
 
+def test_folders_that_readers_write_have_the_mode_of_the_root(server: SftpServer, drop: Path) -> None:
+    (drop / "shop").mkdir()
+    give_away(drop / "shop")
+    (drop / "shop").chmod(0o770)
+    store = opened_at(server.url(drop / "shop"))
+    store.create("pieces/1", b"one")
+    store.replace("readers/in.json", b"{}")
+    modes = {one: (drop / "shop" / one).stat().st_mode & 0o777 for one in (UPLOADS, "readers", "pieces")}
+    assert modes[UPLOADS] == modes["readers"] == 0o770 and modes["pieces"] != 0o770
+    store.close()
+
+
 class Guard(asyncssh.SSHServer):
     """Let one user in by a password."""
 

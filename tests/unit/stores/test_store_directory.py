@@ -138,3 +138,15 @@ def test_a_killed_writer_leaves_nothing_that_counts_and_is_tidied_away(tmp_path:
     store_in(tmp_path).create("two", b"2")
     assert not any(path.exists() for path in left)
     assert [found.name for found in store.names()] == ["one", "two"]
+
+
+@pytest.mark.parametrize("mode", [0o2770, 0o750, 0o700])
+def test_folders_that_readers_write_have_the_mode_of_the_root(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop").chmod(mode)
+    store = store_in(tmp_path)
+    store.create("pieces/1", b"one")
+    store.replace("readers/in.json", b"{}")
+    modes = {one: (tmp_path / "shop" / one).stat().st_mode & 0o7777 for one in (UPLOADS, "readers", "pieces")}
+    assert modes[UPLOADS] == modes["readers"] == mode
+    assert not modes["pieces"] & 0o027

@@ -12,9 +12,21 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import ConfigError, SourceUnavailable, StateError, TargetUnavailable, TrailCorrupt, TrailError
+from anabranch.errors import (
+    ConfigError,
+    Side,
+    SourceUnavailable,
+    StateError,
+    TargetUnavailable,
+    TrailCorrupt,
+    TrailError,
+    ValueRefused,
+)
+from anabranch.job import store_jobs
+from anabranch.lifecycle.asking import ask_for_load
+from anabranch.model.ids import TableId
 from anabranch.stores.contract import ObjectExists, ObjectMissing
-from anabranch.trail import load_readers, pack, retention
+from anabranch.trail import load_readers, pack, requests, retention
 from anabranch.trail.replica import hops_of
 from anabranch.trail.replica_files import load_files
 from anabranch.trail.storage import LocalStorage
@@ -596,6 +608,27 @@ def test_files_of_a_load_go_from_the_trail_once_the_store_has_them(writer, tmp_p
 
 
 # --- the replica ------------------------------------------------------------------------------------------------------
+
+
+def test_whether_a_reader_may_write_is_tried_where_readers_write(filled, tmp_path, writer):
+    assert store_jobs._tried(filled.source(), Side.SOURCE, "into") == []
+    tried = {name for verb, name in filled.calls if verb == "replace" and name.endswith(".tried")}
+    assert len(tried) == 1 and tried.pop().startswith("readers/into-")
+    assert not any(name.endswith(".tried") or name.startswith("preflight") for name in filled.content)
+    filled.content["readers/into-1.tried"] = store_jobs.TRIED  # of one that was killed
+    take_all(tmp_path, filled)
+    write(writer, 50)
+    pump = put_all(tmp_path, filled, keep=0.0)
+    assert [one["name"] for one in pump.state.behind] == ["into"]
+
+
+def test_a_load_is_not_asked_for_by_way_of_a_store(filled, tmp_path):
+    """Nobody would hear it: what is missing is told at once."""
+    take_all(tmp_path, filled)
+    trail, why = tmp_path / "b", ValueRefused("the load's files are gone", hint="load it there")
+    with pytest.raises(ValueRefused, match="the load's files are gone"):
+        ask_for_load(SimpleNamespace(trail=trail), TableId("shop", "orders"), why, never, SimpleNamespace())
+    assert requests.pending(trail, requests.LOADS) == []
 
 
 def test_a_replica_whose_note_is_lost_is_compared_and_goes_on(filled, tmp_path, writer):
