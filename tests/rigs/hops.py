@@ -49,7 +49,7 @@ def capturing(made: Scenario, more: str = "", at_source: str = "") -> tuple[Scen
 
 def applying(made: Scenario, trail: Path, more: str = "", to: str = "{table}") -> Scenario:
     """Make the job that applies a trail to the target of `made`. `to`: what tables are called there."""
-    there = replace(made, name=f"{made.name}_in", directory=made.directory / "in")
+    there = replace(made, name=f"{made.name}_in", directory=made.directory / "in", is_loaded_by_table=True)
     target = made.target.server
     at = made.target_at or (target.host, target.port)
     user = made.target_user[0] if made.target_user else target.user

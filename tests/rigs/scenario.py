@@ -44,6 +44,7 @@ HAS_STATES = (
     "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'anabranch' AND table_name = 'table_state'"
 )
 UTC_AT_MYSQL = "SET time_zone = '+00:00'"
+BEFORE_THE_STREAM = ("preflight", "waiting", "loading")
 MARKS = "CREATE TABLE IF NOT EXISTS scenario_mark (id INT PRIMARY KEY)"
 
 PARKS_ADDED = '[ddl]\nadd_column = "park"\n'
@@ -160,6 +161,7 @@ class Scenario:
     prefix: tuple[str, ...] = ()  # what every command is started with
     is_forked: bool = True  # commands are forks of a process that has everything imported (forked_commands.py)
     is_quick: bool = False  # without Spark but for filters (quick/sitecustomize.py), as tests marked `quick` have it
+    is_loaded_by_table: bool = False  # its tables are made one by one, as their rows come (rigs/hops.py)
     _marks: int = 0
     _logs: int = 0
     _running: list[Running] = field(default_factory=list)
@@ -303,7 +305,11 @@ class Scenario:
         """Every table is past its load and its window, or parked."""
         with asking(self.target) as query:
             wait_until(
-                lambda: (states := self._states(query)) and set(states.values()) <= {"streaming", "parked"},
+                lambda: (
+                    (states := self._states(query))
+                    and set(states.values()) <= {"streaming", "parked"}
+                    and not (self.is_loaded_by_table and self.status()["phase"] in BEFORE_THE_STREAM)
+                ),
                 seconds,
                 "all tables stream",
                 lambda: f"{self.states()}\n{running.tail() if running else ''}",
