@@ -4,6 +4,10 @@ There each session that puts something says so before, in `writers/NUMBER`: the 
 it goes on behind, and itself at the end. The last object of these is what holds. A piece has its session in its name, so that
 two never write the same object; one of a session that has been overtaken is never looked for. In a store that decides by
 itself there are no claims, and a piece has its number for a name.
+
+Who is about to write such an object says so in `writers/NUMBER-next`, and looks then: whoever has put a piece looks for that,
+and one of the two sees the other. Two that say so at once see each other in the same way, but for one case: the server carries
+a write of the line out after its writer has looked, and after the other one has put a piece and gone on.
 """
 
 from __future__ import annotations
@@ -65,23 +69,36 @@ class Claims:
 
     def claim(self, writer: str, after: int, previous: str, first: int) -> None:
         """Say that this session goes on behind a piece, if that has to be said. `first`: the first piece that is there. Raises
-        ObjectExists where another session has said so meanwhile."""
+        ObjectExists where another session has said so meanwhile, or the former one has put more.
+
+        First it says that it is about to. From then on the former session lets go of nothing more, since it looks for that
+        after each put; so what it has put counts, and is found, before the line is changed."""
         if not self.is_named:
             return
-        mine = Claim(writer, after, previous)
-        line = (*(one for one, then in pairwise((*self.line, mine)) if then.after >= first), mine)
-        name, data = _name(self._number + 1), _encoded(line)
-        self._store.create(name, data)
-        if self._store.read(name) != data:
+        mine, number = Claim(writer, after, previous), self._number + 1
+        name, announced = _name(number), _encoded((mine,))
+        self._store.replace(_next(number), announced)
+        if has(self._store, name) or has(self._store, self.name(after + 1)):
             raise ObjectExists(name)
-        self._number, self.line = self._number + 1, line
+        line = (*(one for one, then in pairwise((*self.line, mine)) if then.after >= first), mine)
+        data = _encoded(line)
+        self._store.create(name, data)
+        if self._is_other(name, data) or self._is_other(_next(number), announced):
+            raise ObjectExists(name)
+        self._number, self.line = number, line
+
+    def _is_other(self, name: str, data: bytes) -> bool:
+        try:
+            return self._store.read(name) != data
+        except ObjectMissing:
+            return True
 
     def is_last(self, writer: str) -> bool:
         """Return whether nobody has overtaken this session, by asking the store."""
         if not self.is_named:
             return True
         is_held = self._read(self._number)[-1].writer == writer
-        return is_held and not has(self._store, _name(self._number + 1))
+        return is_held and not any(has(self._store, one(self._number + 1)) for one in (_next, _name))
 
     def fork(self, known: Sequence[Claim], number: int, first: int) -> Claim | None:
         """Return the session to go back to, behind its `after`, for who has read up to `number` by another line; None if what
@@ -122,6 +139,11 @@ class Claims:
 
 def _name(number: int) -> str:
     return f"{FOLDER}{number:08d}"
+
+
+def _next(number: int) -> str:
+    """Return the object of who is about to write the line of that number."""
+    return f"{_name(number)}-next"
 
 
 def _encoded(line: Sequence[Claim]) -> bytes:

@@ -293,6 +293,7 @@ class _StoreSession:
         except ObjectExists:
             self._count_conflict(f"another pump began to write into {self._store.path()} at the same time")
             raise AlreadyPut("another pump has begun to write at the same time") from None
+        self._begun = store_facts.begun(self._store) or self._begun  # pieces may have gone since this session began
 
     def _refuse_overtaken(self, number: int, size: int) -> None:
         """Raise where the store cannot decide, and somebody has begun to write behind this session: StateError; what was put

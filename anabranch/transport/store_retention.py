@@ -39,6 +39,9 @@ class Retention:
         """Remove pieces that nobody needs; return what `trail.json` says then. What a kill has left goes, too."""
         self._looked = time.monotonic()
         self._look()
+        found = store_facts.begun(self._store)  # another pump may have removed more
+        if found and found.chain == begun.chain and found.first > begun.first:
+            begun = found
         first = self._first_needed(begun.first, newest)
         if first > begun.first:
             begun = store_facts.from_piece_on(begun, first)
