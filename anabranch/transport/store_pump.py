@@ -18,7 +18,7 @@ from uuid import uuid4
 from anabranch import log
 from anabranch.errors import ConfigError, StateError, StorageFull, TargetUnavailable
 from anabranch.failpoints import reach
-from anabranch.stores.contract import ObjectExists, ObjectStore
+from anabranch.stores.contract import ObjectExists, ObjectMissing, ObjectStore
 from anabranch.trail import identity as identities
 from anabranch.trail import load_readers, retention
 from anabranch.trail.outgoing import Outgoing
@@ -50,6 +50,7 @@ from anabranch.transport.store_retention import Retention
 
 INTERVAL = 1.0  # seconds after which a piece that is not full goes out
 FILE_TURN = 4 << 20  # bytes of load files between two looks at the trail
+_RESTORE = "restore the store from a backup, or begin under another NAME"
 CONFLICTS = 3  # sessions in a row that find another writer's piece in the place of their first one
 
 
@@ -206,16 +207,20 @@ class _StoreSession:
             known = max(known, store_facts.written(self._store).number)
         if known >= self._begun.first and not has(self._store, claims.name(known)):
             what = f"{self._store.path(claims.name(known))} is gone, which was put there"
-            raise StateError(what, hint="restore the store from a backup, or begin under another NAME")
+            raise StateError(what, hint=_RESTORE)
         number = newest(lambda one: has(self._store, claims.name(one)), known)
         if number < self._begun.first:
             return None
         where = self._store.path(claims.name(number))
-        found = pieces.decode(self._store.read(claims.name(number)), number, where)
+        try:
+            data = self._store.read(claims.name(number))
+        except ObjectMissing:
+            raise StateError(f"{where} is gone, which was there just now", hint=_RESTORE) from None
+        found = pieces.decode(data, number, where)
         pieces.refuse_other(found, self._begun.chain, found.head.previous, where)
         if is_ours and number == put.number and put.digest not in ("", found.digest):
             what = f"{where} is another than the piece that was put there"
-            raise StateError(what, hint="restore the store from a backup, or begin under another NAME")
+            raise StateError(what, hint=_RESTORE)
         return found
 
     # --- sending ----------------------------------------------------------------------------------------------------
@@ -301,7 +306,11 @@ class _StoreSession:
         if not self._claims.is_named:
             return
         name = self._claims.name(number)
-        if self._store.size(name) != size:
+        try:
+            is_whole = self._store.size(name) == size
+        except ObjectMissing:
+            is_whole = False
+        if not is_whole:
             raise TargetUnavailable(f"{self._store.path(name)} has not the {size} bytes that were put there")
         if not self._claims.is_last(self._writer):
             what = f"another pump has begun to write into {self._store.path()}, and goes on in the place of this one"
@@ -316,7 +325,10 @@ class _StoreSession:
     def _refuse_another(self, number: int, data: bytes) -> None:
         """Return if the object that is there is ours: the answer to an earlier put was lost."""
         name = self._claims.name(number)
-        found = self._store.read(name)
+        try:
+            found = self._store.read(name)
+        except ObjectMissing:
+            raise AlreadyPut(f"piece {number} was there, and is gone again") from None
         if found == data:
             return
         other = pieces.decode(found, number, self._store.path(name)).head
@@ -369,7 +381,7 @@ class _StoreSession:
         if not self._is_said:
             self._say_written()
         if self._until or self._retention.is_due():
-            self._begun = self._retention.remove(self._begun, self._number)
+            self._begun = self._retention.remove(self._begun, self._number, self._stop)
             self._note.save(self._put_before)
         state = self._state
         state.lag, state.left = self._lag.seconds(), self._outgoing.bytes_left(self._batch.held)

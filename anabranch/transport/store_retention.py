@@ -7,6 +7,7 @@ to go is written first, into `trail.json`: who begins to read then does not look
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.failpoints import reach
@@ -18,6 +19,7 @@ from anabranch.transport.store_place import Put
 
 EVERY = 10.0  # seconds between two looks
 MOST = 1000  # pieces that are removed in one turn
+LONGEST = 2.0  # seconds for that
 
 
 class Retention:
@@ -35,7 +37,7 @@ class Retention:
     def is_due(self) -> bool:
         return time.monotonic() - self._looked >= EVERY
 
-    def remove(self, begun: Begun, newest: int) -> Begun:
+    def remove(self, begun: Begun, newest: int, stop: Callable[[], bool]) -> Begun:
         """Remove pieces that nobody needs; return what `trail.json` says then. What a kill has left goes, too."""
         self._looked = time.monotonic()
         self._look()
@@ -47,7 +49,7 @@ class Retention:
             begun = store_facts.from_piece_on(begun, first)
             store_facts.save(self._store, begun)
             reach("store.removing")
-        self._delete(begun.first)
+        self._delete(begun.first, stop)
         return begun
 
     def shown(self, begun: Begun, newest: int) -> dict[str, Any]:
@@ -64,20 +66,33 @@ class Retention:
             for one in self._readers
         ]  # fmt: skip
 
-    def _delete(self, first: int) -> None:
-        """Remove the objects before a piece. Those with a writer in their names are looked for: some may be of one that was
-        overtaken."""
-        if self._claims.is_named:
-            is_due, self._has_looked = first > self._put.swept or not self._has_looked, True
-            for found in self._store.names(pieces.FOLDER) if is_due else ():
-                number = pieces.number_of(found.name)
-                if number is not None and number >= first:
-                    break
-                self._store.delete(found.name)
+    def _delete(self, first: int, stop: Callable[[], bool]) -> None:
+        """Remove the objects before a piece, some in each turn. Those with a writer in their names are looked for: some may be
+        of one that was overtaken. So are those that are left from before this pump noted how far it was."""
+        put, until = self._put, time.monotonic() + LONGEST
+        is_known = not self._claims.is_named and first - MOST <= put.swept and (put.swept > 1 or self._has_looked)
+        if is_known:
+            before: Iterable[tuple[str, int]] = ((pieces.name_of(number), number) for number in range(put.swept, first))
+        elif first > put.swept or not self._has_looked:
+            before = self._listed_before(first)
         else:
-            for number in range(self._put.swept, first):
-                self._store.delete(pieces.name_of(number))
-        self._put.swept = max(self._put.swept, first)
+            return
+        for count, (name, number) in enumerate(before):
+            if stop() or count >= MOST or time.monotonic() >= until:
+                return
+            self._store.delete(name)
+            if is_known:
+                put.swept = number + 1
+        self._has_looked, put.swept = True, max(put.swept, first)
+
+    def _listed_before(self, first: int) -> Iterator[tuple[str, int]]:
+        for found in self._store.names(pieces.FOLDER):
+            number = pieces.number_of(found.name)
+            if number is None:
+                continue
+            if number >= first:
+                return
+            yield found.name, number
 
     def _look(self) -> None:
         """Read how far readers are: those of a listing, and those that were seen before, since a listing may lag. One that has

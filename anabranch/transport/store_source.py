@@ -152,6 +152,7 @@ class _Fetching:
         self._number, self._previous = 0, ""
         self._writer, self._acknowledged = "", -1
         self._written = Written()
+        self._has_looked = False  # for the next piece, by the line of sessions as it is
         self._made_at = 0.0  # of the last piece that came
 
     def run(self) -> bool:
@@ -200,9 +201,9 @@ class _Fetching:
 
     def _start(self, taking: TakingIn) -> None:
         """Register with the store before anything is read, and go on behind the last piece that the replica has."""
-        if (
-            self._mark.chain != self._begun.chain
-        ):  # a replica of the same trail, or none: bytes are compared from the first
+        mark = self._mark
+        is_behind = taking.is_behind(mark.file, mark.length, mark.history)  # an older replica was put in its place
+        if mark.chain != self._begun.chain or is_behind:  # or one of the same trail: bytes are compared from the first
             self._mark = Mark(self._begun.chain, self._begun.first - 1)
             if self._begun.first > 1 and taking.is_empty:
                 raise self._removed(self._begun.first - 1)
@@ -211,9 +212,19 @@ class _Fetching:
         self._claims.refresh()
         self._go_back(self._mark.line)
         self._state.acknowledged, self._state.state = taking.held.sequence, "sending"
+        if self._mark.number + 1 < self._begun.first:
+            raise self._removed(self._mark.number + 1)
         self._acknowledge()
+        self._refuse_removed()
         log.get().info("hop_begun", store=self._store.path(), piece=self._number, sequence=taking.held.sequence)
         reach("store.registered")
+
+    def _refuse_removed(self) -> None:
+        """Take our object away again, and refuse, if pieces went before it was seen: it would hold all later ones for ever."""
+        found = store_facts.begun(self._store)
+        if found and found.chain == self._begun.chain and found.first > self._mark.number + 1:
+            self._store.delete(store_facts.reader_object(self._pump.name))
+            raise self._removed(self._mark.number + 1)
 
     def _fetch(self, taking: TakingIn) -> bool:
         pause = FIRST_LOOK
@@ -222,7 +233,7 @@ class _Fetching:
             if piece:
                 self._take(piece, taking)
                 pause = FIRST_LOOK
-            elif self._until and self._number >= self._written.number:
+            elif self._until and self._has_looked and self._number >= self._written.number:
                 break
             self._turn()
             if not piece:
@@ -249,9 +260,7 @@ class _Fetching:
         try:
             piece = pieces.decode(data, number, where)
         except TrailCorrupt:
-            piece = pieces.decode(
-                self._store.read(name), number, where
-            )  # it may have been the way, which is not asked twice
+            piece = self._read_again(number, name)  # it may have been the way
         pieces.refuse_other(piece, self._begun.chain, self._previous or piece.head.previous, where)
         if number == 1 and piece.head.previous:
             pieces.refuse_other(piece, self._begun.chain, "", where)
@@ -271,7 +280,8 @@ class _Fetching:
     def _refuse_missing(self, number: int, name: str) -> bytes | None:
         """Return None if the piece is still to come; its bytes if it came just now. Raises as `_next` does."""
         self._written, line = store_facts.written(self._store), self._claims.line
-        if self._claims.refresh():  # another session goes on, perhaps from an earlier piece
+        self._has_looked = not self._claims.refresh()
+        if not self._has_looked:  # another session goes on, perhaps from an earlier piece, and has put the next one
             self._go_back(line)
             return None
         if self._written.number < number or (line and self._written.writer != line[-1].writer):
