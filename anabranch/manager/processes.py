@@ -14,10 +14,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from anabranch.manager.run_log import keep_short
-from anabranch.state.living import mark_of
+from anabranch.state.living import is_here, mark_of
 from anabranch.state.store import FILE, StateStore
 from anabranch.trail import lock
 from anabranch.view.running import RUN, RUN_LOCK
@@ -29,9 +28,10 @@ LOG = "run.log"  # in the job's home: what `run` and its parts write
 class JobProcess:
     """One process `anabranch run`; `child` where this manager has started it, else it was found."""
 
-    def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None, mark: str = "") -> None:
+        """`mark`: what it has noted of itself, where it was found."""
         self.pid, self.child = pid, child
-        self._mark = mark_of(pid, os.uname().nodename)
+        self._mark = mark or mark_of(pid, os.uname().nodename)
 
     @classmethod
     def started(cls, file: Path, home: Path, environment: Mapping[str, str]) -> JobProcess:
@@ -55,9 +55,8 @@ class JobProcess:
     def found(cls, home: Path) -> JobProcess | None:
         """Return the process that runs the job with this home on this machine, whoever has started it."""
         with closing(StateStore(home)) as state:
-            parts: list[dict[str, Any]] = state.snapshot()["parts"]
-        pids = [part["pid"] for part in parts if part["name"] == RUN and part["host"] == os.uname().nodename]
-        return cls(pids[0]) if pids else None
+            found = next((part for part in state.living() if part["name"] == RUN and is_here(part)), None)
+        return cls(found["pid"], mark=found["mark"] or "") if found else None
 
     def code(self) -> int | None:
         """Return None while it runs, else its exit code, as a shell tells it; -1 where it was not started here."""
@@ -96,8 +95,7 @@ def elsewhere(home: Path) -> str:
     if (held := lock.holder(home / RUN_LOCK)) and not held.endswith(f" on {host}"):
         return held
     with closing(StateStore(home)) as state:
-        parts: list[dict[str, Any]] = state.snapshot()["parts"]
-    others = (part for part in parts if part["name"] == RUN and part["host"] != host)
+        others = [part for part in state.living() if part["name"] == RUN and not is_here(part)]
     return next((f"process {part['pid']} on {part['host']}" for part in others), "")
 
 

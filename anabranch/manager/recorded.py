@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from anabranch.manager.recording import here
+
 RECORDER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("recording.py")))
 LIMIT = 16 * 1024 * 1024  # bytes of each stream that are kept
 PIECE = 65_536  # bytes of an answer
@@ -96,9 +98,10 @@ class Recorded:
         return True
 
     def _is_here(self) -> bool:
-        """Return whether the process is one of this machine; of one that has not said so, it is."""
+        """Return whether the process is one of this machine; of one that has not said so, it is. A former release said its
+        name alone."""
         with suppress(FileNotFoundError):
-            return (self.place / "host").read_text() == os.uname().nodename
+            return (self.place / "host").read_text() in (here(), os.uname().nodename)
         return True
 
     def result(self) -> Result | None:

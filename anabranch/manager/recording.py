@@ -36,7 +36,7 @@ def main(directory: str, limit: str, *command: str) -> None:
             child.terminate()
 
     signal.signal(signal.SIGTERM, end)
-    _write(place / "host", os.uname().nodename)
+    _write(place / "host", here())
     _write(place / "pid", str(os.getpid()))
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_end_together
@@ -56,6 +56,14 @@ def main(directory: str, limit: str, *command: str) -> None:
     for thread in threads:
         thread.join(LINGER_S)
     _write(place / "result", json.dumps({"code": code if code >= 0 else 128 - code, "cut": cut}))
+
+
+def here() -> str:
+    """Return what this machine, or container, is known by as long as it is up: its name alone does not tell it from others."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{os.uname().nodename} {boot}/{os.readlink('/proc/self/ns/pid')}"
+    return os.uname().nodename
 
 
 def _keep(stream: IO[bytes], path: Path, most: int, name: str, cut: dict[str, int]) -> None:

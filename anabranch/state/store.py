@@ -235,6 +235,10 @@ class StateStore:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
+    def living(self) -> list[dict[str, Any]]:
+        """Return the parts that live, with the marks that tell their processes from others of the same number."""
+        return [part for part in self._read("parts") if lives(part)]
+
     def snapshot(self) -> dict[str, Any]:
         """Return everything as JSON values.
 

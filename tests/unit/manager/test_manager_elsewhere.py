@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,11 @@ import pytest
 from anabranch.manager import Manager, operations, processes, supervising
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.recorded import Recorded
+from anabranch.manager.recording import here
+from anabranch.state.living import mark_of
+from anabranch.state.store import FILE, StateStore
 from anabranch.trail.lock import OsLock
+from anabranch.view.running import RUN as RUN_PART
 from anabranch.view.running import RUN_LOCK
 from tests.unit.manager.test_manager_operations import SAYS, began, hold, opened
 from tests.unit.manager.test_manager_store import text
@@ -58,6 +65,43 @@ def other(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> Iterator[process
     yield started
     started.kill()
     wait_for(lambda: started.code() is not None)
+
+
+@pytest.fixture
+def stranger(manager: Manager) -> Iterator[subprocess.Popen[bytes]]:
+    """A process here with the number of one that runs the job on a machine, or in a container, of the same name."""
+    home = manager.home / "shop"
+    home.mkdir()
+    made = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        with closing(StateStore(home)) as noted:
+            noted.part(RUN_PART, made.pid, os.uname().nodename)
+        with closing(sqlite3.connect(home / FILE)) as rows, rows:
+            assert rows.execute("UPDATE part SET mark = 'another-boot/pid:[1]/77'").rowcount == 1
+        yield made
+    finally:
+        made.kill()
+        made.wait()
+
+
+def test_the_process_of_a_machine_of_the_same_name_is_not_looked_for_here(
+    manager: Manager, stranger: subprocess.Popen[bytes]
+) -> None:
+    assert processes.JobProcess.found(manager.home / "shop") is None
+    assert processes.elsewhere(manager.home / "shop") == f"process {stranger.pid} on {os.uname().nodename}"
+    manager.start(ADMIN, "shop")
+    assert state(manager)[:2] == ("running", None)
+    manager.stop(ADMIN, "shop")
+    manager.supervision.look()
+    manager.supervision.stop_here()
+    assert stranger.poll() is None, "nobody has asked it to stop"
+
+
+def test_a_process_that_got_the_number_of_the_job_is_not_the_job(manager: Manager) -> None:
+    mark = mark_of(os.getpid(), os.uname().nodename)
+    found = processes.JobProcess(os.getpid(), mark=f"{mark}0")
+    assert processes.JobProcess(os.getpid(), mark=mark).code() is None and found.code() == -1
+    found.kill()  # reaches nobody, else this test would be no more
 
 
 def state(manager: Manager) -> tuple[str, int | None, str]:
@@ -145,7 +189,8 @@ def test_an_operation_is_ended_on_its_own_machine_alone(tmp_path: Path, monkeypa
     asked = leader.operations.ask(ADMIN, "shop", "verify", [])
     wait_for(lambda: leader.operations.look() and began(leader, asked))
     recorded = Recorded(leader.store.directory / "operations" / str(asked.id))
-    (recorded.place / "host").write_text("other")
+    assert (recorded.place / "host").read_text() == here() != os.uname().nodename
+    (recorded.place / "host").write_text(f"{os.uname().nodename} another-boot/pid:[1]")
     leader.operations.cancel(ADMIN, "shop", asked.id)
     assert not recorded.send(signal.SIGKILL) and leader.operations.look() == 1 and recorded.lives()
     (recorded.place / "host").write_text(os.uname().nodename)
