@@ -149,6 +149,8 @@ class Operations:
         """Return a piece of what an operation has said on `stdout` or `stderr`. NotAllowed for who may not ask for it."""
         found = self._allowed(caller, job, number)
         assert stream in STREAMS
+        if found.began is None:  # what is there is of a former store
+            return Output("", 0, 0, found.state not in OPEN, 0)
         row = self._store.row("SELECT cut_stdout, cut_stderr FROM operation WHERE id = ?", (number,)) or {}
         text, following, is_complete = self._recorded(number).output(stream, offset, found.state not in OPEN)
         return Output(text, offset, following, is_complete, row.get(f"cut_{stream}", 0))

@@ -43,12 +43,16 @@ class Recorded:
     place: Path
 
     def claim(self) -> int:
-        """Make the directory, and take its lock for the process that is going to be started. Returns the lock's handle.
-        Raises BlockingIOError where that process lives."""
+        """Make the directory, and take its lock for the process that is going to be started. What an operation of a
+        former store with this number has left there is removed. Returns the lock's handle. Raises BlockingIOError where that
+        process lives."""
         self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self.place / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in self.place.iterdir():
+                if left.name != "lock":
+                    left.unlink()
         except OSError:
             os.close(handle)
             raise

@@ -103,6 +103,31 @@ def began(manager: Manager, found: Operation) -> bool:
     return "said" in manager.operations.output(ADMIN, "shop", found.id, "stdout").text
 
 
+def test_what_a_former_store_has_left_is_no_part_of_an_operation(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        left = manager.store.directory / "operations" / str(number)
+        left.mkdir(parents=True)
+        for name, told in {
+            "stdout": "of another job",
+            "result": '{"code": 0, "cut": {"stdout": 0, "stderr": 0}}',
+        }.items():
+            (left / name).write_text(told)
+        (left / "pid").write_text(str(os.getpid()))
+    first, second = (manager.operations.ask(ADMIN, "shop", "verify", []) for _ in range(2))
+    assert (first.id, said_now(manager, first), said_now(manager, second)) == (1, "", "")
+    manager.operations.cancel(ADMIN, "shop", second.id)
+    assert said(manager, second) == "", "it never began"
+    monkeypatch.setattr(recorded, "RECORDER", (sys.executable, "-c", ""))  # killed before it could note anything
+    found = ended(manager, first)
+    assert (found.state, found.code, said_now(manager, first)) == ("lost", None, "")
+
+
+def said_now(manager: Manager, found: Operation) -> str:
+    return manager.operations.end_of_output(ADMIN, "shop", found.id, "stdout").text
+
+
 def test_every_command_that_is_offered_is_one_of_a_job() -> None:
     table = commands(cli)
     assert [verb for verb in OFFERED if verb not in table] == []
