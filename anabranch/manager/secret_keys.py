@@ -20,7 +20,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from anabranch.errors import ConfigError, install_hint
+from anabranch.errors import ConfigError
+from anabranch.manager import keyring_asked
 
 VARIABLE, FILE_VARIABLE = "ANABRANCH_SECRET_KEY", "ANABRANCH_SECRET_KEY_FILE"
 RING_VARIABLE, RING_USER = "ANABRANCH_SECRET_KEY_KEYRING", "secret-key"  # the service, and whose password it is there
@@ -88,17 +89,20 @@ class Keys:
         """Return the service under which the keyring has keys; "" where it is not asked."""
         return self.environment.get(RING_VARIABLE, "").strip()
 
-    def all(self) -> list[Key]:
-        """Return all keys, that which seals first; none where there is no file yet. Raises ConfigError for what is none."""
-        return [*_read(self.environment.get(VARIABLE, ""), f"${VARIABLE}"), *self.of_ring(), *self.of_file()]
+    def all(self, ring: Sequence[Key] | None = None) -> list[Key]:
+        """Return all keys, that which seals first; none where there is no file yet. `ring`: those of the keyring, of who has
+        asked it before a transaction that nobody else should wait for. Raises ConfigError for what is none."""
+        of_ring = self.of_ring() if ring is None else ring
+        return [*_read(self.environment.get(VARIABLE, ""), f"${VARIABLE}"), *of_ring, *self.of_file()]
 
-    def of_ring(self) -> list[Key]:
-        """Return the keys of the keyring; none where it is not asked. Raises ConfigError where it cannot be read, or has none:
-        a key that was to be there is never made elsewhere."""
+    def of_ring(self, is_anew: bool = False) -> list[Key]:
+        """Return the keys of the keyring, as of some seconds ago unless `is_anew`; none where it is not asked. Raises
+        ConfigError where it cannot be read, or has none: a key that was to be there is never made elsewhere."""
         if not self.ring:
             return []
         place = f"the keyring ({self.ring}, {RING_USER})"
-        found = _of_keyring(self.ring, place)
+        hint = f"unlock it for the user of the manager, or give the key as ${VARIABLE}"
+        found = keyring_asked.password(self.ring, RING_USER, hint, is_anew)
         if not found.split():
             raise ConfigError(
                 f"{place} has no key of this manager's secrets",
@@ -136,20 +140,6 @@ class Keys:
             raise ConfigError(
                 f"the key file {self.file} cannot be written: {error.strerror}", hint=f"or give the key as ${VARIABLE}"
             ) from None
-
-
-def _of_keyring(service: str, place: str) -> str:
-    try:
-        import keyring  # an extra of its own
-    except ImportError:
-        raise ConfigError(f"{place} needs a package that is not installed", hint=install_hint("keyring")) from None
-    try:
-        return keyring.get_password(service, RING_USER) or ""
-    except Exception as error:  # noqa: BLE001 - a keyring is code of others, chosen by the user: whatever it raises is told
-        raise ConfigError(
-            f"{place} cannot be read: {type(error).__name__}",
-            hint=f"unlock it for the user of the manager, or give the key as ${VARIABLE}",
-        ) from None
 
 
 def _read(text: str, place: str) -> list[Key]:

@@ -75,10 +75,11 @@ class Secrets:
         """
         caller.require(Role.ADMINISTRATOR)
         _refuse_wrong(name, value)
-        with self._store.writing() as connection:  # the key is read inside: it may be replaced at the moment
+        ring = self._keys.of_ring(is_anew=True)  # outside: it may take its time
+        with self._store.writing() as connection:  # the file's key is read inside: it may be replaced at the moment
             row = connection.execute("SELECT jobs FROM secret WHERE name = ?", (name,)).fetchone()
             patterns = " ".join(jobs) if jobs is not None else row["jobs"] if row else EVERY_JOB
-            key = self._sealing(bool(connection.execute("SELECT 1 FROM secret LIMIT 1").fetchone()))
+            key = self._sealing(bool(connection.execute("SELECT 1 FROM secret LIMIT 1").fetchone()), ring)
             sealed = key.seal(value.encode(), _place(name, patterns))
             connection.execute("DELETE FROM secret WHERE name = ?", (name,))  # the new row has an id of its own: `mark`
             connection.execute(
@@ -104,12 +105,13 @@ class Secrets:
         Killed anywhere, it leaves a file with which every secret can be read: the former key goes when nothing needs it.
         """
         caller.require(Role.ADMINISTRATOR)
+        ring = self._keys.of_ring(is_anew=True)
         with self._store.writing() as connection:
-            rows = connection.execute("SELECT * FROM secret").fetchall()
-            values = [(row, self._opened(dict(row))) for row in rows]
+            rows, known = connection.execute("SELECT * FROM secret").fetchall(), self._keys.all(ring)
+            values = [(row, self._opened(dict(row), known)) for row in rows]
             if not self._keys.are_given:
                 self._keys.write([Key.made(), *self._keys.of_file()])
-            key = self._keys.all()[0]
+            key = self._keys.all(ring)[0]
             for row, value in values:
                 sealed = key.seal(value.encode(), _place(row["name"], row["jobs"]))
                 connection.execute("UPDATE secret SET sealed = ?, key = ? WHERE id = ?", (sealed, key.id, row["id"]))
@@ -124,7 +126,7 @@ class Secrets:
         row = self._store.row("SELECT * FROM secret WHERE name = ?", (name,))
         if row is None or not any(fnmatchcase(job, pattern) for pattern in row["jobs"].split()):
             return None
-        return self._opened(row)
+        return self._opened(row, self._keys.all())
 
     def mark(self) -> tuple[int, int]:
         """Return what differs as soon as a secret has come, changed or gone."""
@@ -139,9 +141,9 @@ class Secrets:
             first, *others = self._keys.of_file()
             self._keys.write([first, *(key for key in others if key.id in used)])
 
-    def _sealing(self, are_some: bool) -> Key:
+    def _sealing(self, are_some: bool, ring: list[Key]) -> Key:
         """Return the key that seals. The first secret of all makes one."""
-        if not (keys := self._keys.all()):
+        if not (keys := self._keys.all(ring)):
             if are_some:
                 raise ConfigError(
                     f"there is no key in {self._keys.file}, and other secrets were sealed with one",
@@ -151,9 +153,9 @@ class Secrets:
             self._keys.write(keys)
         return keys[0]
 
-    def _opened(self, row: dict[str, Any]) -> str:
+    def _opened(self, row: dict[str, Any], keys: list[Key]) -> str:
         name = row["name"]
-        key = next((one for one in self._keys.all() if one.id == row["key"]), None)
+        key = next((one for one in keys if one.id == row["key"]), None)
         if key is None:
             raise ConfigError(
                 f"the secret {name} was sealed with the key {row['key']}, which is not there",
