@@ -99,13 +99,15 @@ class Follower:
         self.outgoing.start(self.replica.held)
         self.trail, self.copy, self.after, self.rows = trail, copy, 0, dict[int, Any]()
 
-    def catch_up(self) -> int:
-        """Read and send all that is published. Returns up to where; it was what the source has, each once."""
+    def catch_up(self, lag: int = 0) -> int:
+        """Send all that is published, and read it up to `lag` before the end. Returns where that is; it was what the source
+        has, each once."""
         last = self.reader.end().position.sequence
-        refs = self.reader.descriptors(self.after, last)
+        upto = max(0, last - lag)
+        refs = self.reader.descriptors(self.after, upto)
         self.rows |= samples.found_rows([self.reader.load(one) for one in refs])
-        self.after = last
-        assert self.rows == samples.expected_rows(1, last, with_large=True)
+        self.after = upto
+        assert self.rows == samples.expected_rows(1, upto, with_large=True)
         for piece in self.outgoing.pieces():
             if isinstance(piece, HistoryPiece):
                 self.replica.add_history(piece.offset, piece.data, is_anew=piece.is_anew)
@@ -168,7 +170,7 @@ def _sleeps(step: int, opened: Callable[..., TrailWriter], trail: Path, tmp_path
     def taken_over() -> None:
         with suppress(Exception):  # the trail has not begun
             readers.append(Follower(trail, tmp_path / f"replica-{step}"))
-            readers[0].catch_up()
+            readers[0].catch_up(lag=1)  # so it goes on in the segment that it has open
         later.append(opened())
         assert later[0].end.position.sequence >= durable[-1]
         for _ in follow(later[0], later[0].end.position.sequence + MORE):
@@ -210,10 +212,10 @@ def test_readers_go_on_where_a_network_takes_replaced_files_away(
 ) -> None:
     near = Follower.catch_up
 
-    def far(follower: Follower) -> int:
+    def far(follower: Follower, lag: int = 0) -> int:
         with monkeypatch.context() as patched:
             patched.setattr(storages, "os", Network())
-            return near(follower)
+            return near(follower, lag)
 
     monkeypatch.setattr(Follower, "catch_up", far)
     _sleeps(step, opened, tmp_path / "trail", tmp_path)
