@@ -34,6 +34,7 @@ class AskedLoads:
         self._next, self._told = 0.0, ""
         self._request: Request | None = None
         self._child: Child | None = None
+        self._is_paused = False
 
     @property
     def children(self) -> list[Child]:
@@ -41,11 +42,27 @@ class AskedLoads:
 
     def poll(self, now: float) -> None:
         """Begin the oldest request, or see how the one that was begun goes on."""
+        if self._is_paused and not self._is_over():
+            return
         if self._child is None and now >= self._next:
             self._next = now + LOOK_S
             self._begin()
         if self._child is not None and self._request is not None:
             self._see(self._child, self._request, now)
+
+    def pause(self) -> None:
+        """Stop what runs: another machine has the trail, and carries requests out. One that it has not answered is begun again
+        when the turn is back."""
+        for child in self.children:
+            self._is_paused = True
+            child.pause()
+
+    def _is_over(self) -> bool:
+        """Return whether the load that was stopped has ended; it is forgotten then."""
+        if any(child.process is not None and child.process.poll() is None for child in self.children):
+            return False
+        self._request, self._child, self._is_paused = None, None, False
+        return True
 
     def _begin(self) -> None:
         for request in self._pending()[:1]:
@@ -83,10 +100,11 @@ class AskedLoads:
         except TrailError as error:
             refusal = refusal or error.message
         refusal = refusal or ("" if number else NOTHING)
-        load_answers.note(trail, request.id, Answer(0 if refusal else number, refusal))
+        said = load_answers.note(trail, request.id, Answer(0 if refusal else number, refusal))
+        refusal, number = said.refusal, said.load
         reach("trail.load.asked")
         waiting = requests.answer(trail, table, requests.LOADS)
-        if waiting is not None and waiting.id == request.id:  # else whoever asked has given up
+        if waiting is not None and waiting.id == request.id and waiting.is_pending:  # else whoever asked has given up
             if refusal:
                 requests.refuse(trail, table, refusal, requests.LOADS)
             else:

@@ -48,6 +48,7 @@ class Child:
     _is_renewed: bool = False  # it was asked to end, so that it starts again
 
     def start(self) -> None:
+        self._is_renewed = False
         environment = {**os.environ, SUPERVISED: "1", **self.environment}
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
@@ -61,7 +62,6 @@ class Child:
         elif code == 0 and self.may_end:
             self.ended_well = True
         elif code is not None and self._is_renewed:
-            self._is_renewed = False
             self.start()
         elif code is not None:
             self._again(code, now)
@@ -86,7 +86,13 @@ class Child:
         """Let it end, and start again with what it reads by then, unless it is one that may end: that goes on. This is no death
         and is not counted. It may die of a new number of times."""
         self.restarts_per_hour = restarts_per_hour
-        if not self.may_end and self.process is not None and self.process.poll() is None:
+        if not self.may_end:
+            self.pause()
+
+    def pause(self) -> None:
+        """Let it end, to be started again by `poll`. It is asked once, since a second signal would end it at once, and
+        this is no death."""
+        if not self._is_renewed and self.process is not None and self.process.poll() is None:
             self._is_renewed = True
             self.stop()
 

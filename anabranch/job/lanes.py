@@ -60,7 +60,7 @@ class Lane:
     def pause(self) -> None:
         """Stop what runs, to be started again by `poll`: another machine has the trail."""
         for child in self.children:
-            child.stop()
+            child.pause()
 
     @property
     def failure(self) -> PartFailed | None:

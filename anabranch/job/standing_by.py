@@ -6,7 +6,6 @@ What does not live here: who may write it, and shutting out who wrote it before 
 from __future__ import annotations
 
 import math
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -66,10 +65,12 @@ def await_turn(job: JobView, state: StateStore, stop: Callable[[], bool]) -> Lea
     return lease
 
 
-def is_ours(job: JobView, captures: Sequence[Child]) -> bool:
-    """Return whether a capture of this `run` has the lease."""
+def is_ours(job: JobView, captures: Sequence[Child]) -> bool | None:
+    """Return whether a capture of this `run` has the lease; None where nobody is seen to have it, as while a capture that ended
+    starts again."""
     claim = None
     with suppress(OSError):  # the next look tells
         claim = holder(job.trail)
-    pids = [child.process.pid for child in captures if child.process is not None]
-    return claim is not None and claim.pid in pids and claim.host == socket.gethostname()
+    if claim is None:
+        return None
+    return any(child.process is not None and claim.is_of(child.process.pid) for child in captures)

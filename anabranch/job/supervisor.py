@@ -203,6 +203,7 @@ class Supervisor:
         deadline, children = None, [*captures, *(child for lane in lanes for child in lane.children)]
         asked = AskedLoads(self.job, state) if self.job.config.hop is Hop.CAPTURE else None
         self._asked = asked
+        going_on: list[Lane | AskedLoads] = [*lanes, *([] if asked is None else [asked])]
         with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
@@ -210,14 +211,12 @@ class Supervisor:
                 for capture in captures:
                     capture.poll(now)
                 has_turn = not self._stands_by or is_ours(self.job, captures)
-                for lane in lanes:
-                    if has_turn:
-                        lane.poll(now)
-                    else:  # also rows of a load are one machine's to write
-                        lane.pause()
+                for one in going_on:
+                    if has_turn is False:  # also rows of a load are one machine's to write
+                        one.pause()
+                    elif has_turn and (one is not asked or (self._streams and not until_caught_up)):
+                        one.poll(now)
                 self._note_streaming(lanes, state)
-                if asked is not None and self._streams and not until_caught_up:
-                    asked.poll(now)
                 refuse_if_all_failed(lanes)
                 display.refresh()
                 state.count("run", {RESTARTS: sum(child.restarted for child in children)}, _parked(lanes))

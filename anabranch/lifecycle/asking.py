@@ -31,13 +31,13 @@ def ask_for_load(job: JobView, table: TableId, why: ValueRefused, stop: Callable
     with what is there, raised where nobody can be asked. Raises ValueRefused where the other site refuses."""
     if not {IMPORTS, STORED}.isdisjoint(LocalStorage(job.trail).names()):
         raise why
-    requests.request_table(job.trail, table, requests.LOADS)
+    asked = requests.Asking(job.trail, table, requests.LOADS)
     log.get(job=job.config.name, table=str(table)).info("load_is_asked_for", why=why.message)
     there = f"for the load of {table} by the job that captures ({why.message})"
     watcher.waiting(f"{there}; if that does not run, start it: anabranch run JOB", Waiting.CAPTURE)
-    while (answer := requests.answer(job.trail, table, requests.LOADS)) is None or answer.is_pending:
+    while (answer := asked.answer()) is None:
         if stop():
-            requests.withdraw(job.trail, table, requests.LOADS)
+            asked.withdraw()
             return False
         time.sleep(POLL_S)
     if answer.refusal:

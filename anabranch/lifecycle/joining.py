@@ -155,15 +155,13 @@ class Joining:
 
     def _brought_in(self, table: TableId) -> TableSchema | None:
         """Return the definition that capture answers a request with; None when stopped while waiting."""
-        requests.request_table(self.job.trail, table)
+        asked = requests.Asking(self.job.trail, table)
         self._tell_wait(table)
-        answer = requests.answer(self.job.trail, table)
-        while answer is None or answer.is_pending:
+        while (answer := asked.answer()) is None:
             if self.stop():
-                requests.withdraw(self.job.trail, table)
+                asked.withdraw()
                 return None
             time.sleep(0.2)
-            answer = requests.answer(self.job.trail, table)
         if answer.refusal:
             raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
         with TrailReader(self.job.trail) as trail:

@@ -48,6 +48,11 @@ class Claim:
     def who(self) -> str:
         return f"process {self.pid} on {self.host}"
 
+    def is_of(self, pid: int) -> bool:
+        """Return whether a process of this machine has made it; one of the same number in another container has not."""
+        is_here = (self.pid, self.host, self.place) == (pid, socket.gethostname(), _place())
+        return is_here and self.started == _started(pid)
+
     @property
     def has_died(self) -> bool:
         """Return whether its process is gone for certain, which can be told from the same machine only."""

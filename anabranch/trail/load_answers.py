@@ -31,18 +31,23 @@ class Answer:
     refusal: str = ""
 
 
-def note(trail: Path, id: str, answer: Answer) -> None:
-    """Keep an answer for replicas. The load's manifest is there already."""
+def note(trail: Path, id: str, answer: Answer) -> Answer:
+    """Keep an answer for replicas, and return the one that stands: a refusal does not replace a load. The load's
+    manifest is there already."""
     try:
         known = read(trail)
     except TrailCorrupt:  # whoever waits for one of those is answered when it asks again
         known = {}
+    stands = known.get(id)
+    if stands is not None and stands.load and answer.refusal:
+        return stands
     kept = {**{one: said for one, said in known.items() if one != id}, id: answer}
     last = {one: asdict(said) for one, said in [*kept.items()][-KEPT:]}
     storage = LocalStorage(trail)
     with writing("an answer about a load"):
         storage.make_folder(ANSWERS.rpartition("/")[0])
         storage.replace(ANSWERS, to_json({"format": FORMAT, "answers": last}) + b"\n")
+    return answer
 
 
 def read(trail: Path) -> dict[str, Answer]:

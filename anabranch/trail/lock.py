@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from anabranch import log
 from anabranch.errors import TrailLocked
 
 FILE = "lock"
 MAINTENANCE = "maintenance"
+MAINTENANCE_S = 60.0  # for others that maintain a trail; then whoever waits says so
+TOLD_S = 2.0
 LOOKED_AT = 10.0  # seconds that one may be stopped who only looks whether somebody has a lock
 
 
@@ -101,12 +104,31 @@ def _holder(fd: int) -> str:
     return f"process {pid or '?'} on {host or '?'}"
 
 
+def _maintain(fd: int, directory: Path) -> None:
+    begun, told = time.monotonic(), False
+    while not _taken(fd, fcntl.LOCK_EX):
+        waited = time.monotonic() - begun
+        if waited >= MAINTENANCE_S:
+            raise TrailLocked(
+                f"the maintenance of the trail {directory} is held by {_holder(fd)} for more than {MAINTENANCE_S:g} seconds",
+                hint="look whether that one is stopped: let it go on, or end it",
+            )
+        if waited >= TOLD_S and not told:
+            told = True
+            log.get(part="trail").warning("maintenance_is_awaited", holder=_holder(fd), trail=str(directory))
+        time.sleep(0.002 if waited < 0.1 else 0.05)
+
+
 @contextmanager
 def maintenance(directory: Path) -> Iterator[None]:
-    """Hold the lock for registering readers, dropping segments, or putting a packed one in place. Held shortly."""
+    """Hold the lock for registering readers, dropping segments, or putting a packed one in place. Held shortly. Raises
+    TrailLocked where a process keeps it that stands still."""
     fd = os.open(directory / MAINTENANCE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        _maintain(fd, directory)
+        with suppress(OSError):  # no room: who has it is not said, and it is had
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         os.close(fd)

@@ -39,12 +39,39 @@ class Request:
         return self.sequence is None and not self.refusal
 
 
-def request_table(directory: str | Path, table: TableId, folder: str = FOLDER) -> Request:
-    """Ask for a table. A pending request for it is returned as it is; an answered one is asked anew."""
+class Asking:
+    """A request of this process for a table. While another one's is pending, that one is shared; where its owner withdraws it,
+    this one asks for itself."""
+
+    def __init__(self, directory: str | Path, table: TableId, folder: str = FOLDER) -> None:
+        self._of = directory, table, folder
+        self._own = ""
+        self._request = self._ask()
+
+    def answer(self) -> Request | None:
+        """Return the answered request, None as long as there is no answer."""
+        found = answer(*self._of)
+        if found is None or found.id != self._request.id:
+            self._request = found = self._ask()
+        return None if found.is_pending else found
+
+    def withdraw(self) -> None:
+        """Forget the request, unless it is another one's."""
+        found = answer(*self._of)
+        if found is not None and found.id == self._own:
+            withdraw(*self._of)
+
+    def _ask(self) -> Request:
+        self._own = uuid.uuid4().hex
+        return request_table(*self._of, self._own)
+
+
+def request_table(directory: str | Path, table: TableId, folder: str = FOLDER, id: str = "") -> Request:
+    """Ask for a table. A pending request for it is returned as it is; an answered one is asked anew, as `id`."""
     known = answer(directory, table, folder)
     if known and known.is_pending:
         return known
-    request = Request(table, uuid.uuid4().hex, time.time())
+    request = Request(table, id or uuid.uuid4().hex, time.time())
     _save(directory, request, folder)
     return request
 

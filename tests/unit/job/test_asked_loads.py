@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 from anabranch.job import asked_loads
 from anabranch.job.asked_loads import AskedLoads
 from anabranch.model.ids import TableId
-from anabranch.trail import requests
+from anabranch.testing.in_time import PATIENCE
+from anabranch.trail import load_answers, requests
 from anabranch.trail.requests import LOADS
 from rigs.trail_loads import a_load
 
@@ -112,3 +115,35 @@ def test_a_damaged_manifest_or_request_ends_no_run(tmp_path: Path, monkeypatch: 
     found._next = 0.0
     found.poll(time.monotonic())
     assert not found.children
+
+
+def test_a_refusal_does_not_replace_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine's run, which had the turn meanwhile, has loaded it."""
+    asked = requests.request_table(tmp_path, TABLE, LOADS)
+    found = asked_of(tmp_path, monkeypatch, 5)
+    found._begin()
+    load_answers.note(tmp_path, asked.id, load_answers.Answer(7))
+    requests.done(tmp_path, TABLE, 7, LOADS)
+    through(found)
+    answer = requests.answer(tmp_path, TABLE, LOADS)
+    assert answer is not None and (answer.sequence, answer.refusal) == (7, "")
+    assert load_answers.read(tmp_path) == {asked.id: load_answers.Answer(7)}
+
+
+def test_a_load_stops_while_another_machine_has_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped once, and begun again only where it is not answered when the turn is back."""
+    asked = requests.request_table(tmp_path, TABLE, LOADS)
+    found = asked_of(tmp_path, monkeypatch, 0)
+    found.poll(time.monotonic())
+    (child,) = found.children
+    if child.process is not None:
+        child.process.wait()
+    child.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    found.pause()
+    found.pause()
+    assert child.process.wait(PATIENCE) == -signal.SIGTERM
+    requests.done(tmp_path, TABLE, 7, LOADS)
+    found._next = 0.0
+    found.poll(time.monotonic())
+    assert not found.children
+    assert load_answers.read(tmp_path) == {} and asked.is_pending

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +15,10 @@ import pytest
 from anabranch.errors import TrailLocked
 from anabranch.testing.in_time import PATIENCE, until
 from anabranch.trail import lock
+from anabranch.trail.claims import newest
+from anabranch.trail.lease import Lease
 from anabranch.trail.lock import OsLock, WriterLock, holder
+from anabranch.trail.writer import TrailWriter
 
 
 def test_a_lock_that_is_held_is_refused_at_once_and_names_its_holder(tmp_path: Path) -> None:
@@ -54,3 +59,28 @@ def test_a_looker_that_stands_still_is_waited_for_a_time_only(tmp_path: Path, mo
     with pytest.raises(TrailLocked):
         WriterLock(tmp_path)
     os.close(looker)
+
+
+def test_maintenance_that_a_stopped_process_has_ends_in_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A takeover waited for it for ever, without a word."""
+    monkeypatch.setattr(lock, "MAINTENANCE_S", 0.2)
+    monkeypatch.setattr(lock, "TOLD_S", 0.0)
+    code = (
+        "import os, signal, sys; from pathlib import Path; from anabranch.trail.lock import maintenance\n"
+        "with maintenance(Path(sys.argv[1])): print('held', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as stopped:
+        try:
+            assert stopped.stdout is not None and stopped.stdout.readline() == b"held\n"
+            lease = Lease.take(tmp_path)
+            said = f"held by process {stopped.pid} on .* for more than 0.2 seconds"
+            with pytest.raises(TrailLocked, match=said):
+                TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity="s", lock=lease)
+            _, claim = newest(tmp_path)
+            assert claim is not None and claim.is_released
+        finally:
+            stopped.kill()
+    with lock.maintenance(tmp_path):
+        assert holder(tmp_path / lock.MAINTENANCE).startswith(f"process {os.getpid()} on ")

@@ -103,3 +103,23 @@ def test_rule_01_an_image_of_a_session_with_foreign_keys_off_says_so(open_writer
 
 def test_unknown_time_is_empty():
     assert shown_time(0) == ""
+
+
+def test_whoever_shares_a_request_asks_for_itself_when_that_is_withdrawn(tmp_path, samples):
+    """The second one waited for ever for an answer to a request that nobody saw any more."""
+    north, south = (requests.Asking(tmp_path, samples.NOTES, requests.LOADS) for _ in range(2))
+    assert len(requests.pending(tmp_path, requests.LOADS)) == 1
+    south.withdraw()  # it is the other one's
+    (first,) = requests.pending(tmp_path, requests.LOADS)
+    north.withdraw()
+    assert requests.pending(tmp_path, requests.LOADS) == []
+    assert south.answer() is None
+    (second,) = requests.pending(tmp_path, requests.LOADS)
+    assert second.id != first.id
+    requests.done(tmp_path, samples.NOTES, 4, requests.LOADS)
+    answered = south.answer()
+    assert answered is not None and answered.sequence == 4
+    north = requests.Asking(tmp_path, samples.NOTES, requests.LOADS)
+    assert north.answer() is None and south.answer() is None  # asked anew before that one looked: both wait for this
+    requests.refuse(tmp_path, samples.NOTES, "no", requests.LOADS)
+    assert [one and one.refusal for one in (north.answer(), south.answer())] == ["no", "no"]
