@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -19,6 +20,7 @@ from anabranch.trail import identity
 from anabranch.trail.reader import has_begun
 from anabranch.trail.replica import hops_of
 from anabranch.trail.storage import LocalStorage
+from anabranch.transport.pump import reader_name
 from rigs.hop_files import Process, free_port, pump_file, receive_file, route_file, url
 from rigs.hops import applying, capturing
 from rigs.scenario import Running, Scenario, wait_until
@@ -70,12 +72,16 @@ class World:
         return process
 
     def pump(self, trail: Path, port: int, name: str = "shop") -> Process:
-        """Send a trail, once it is there, to a port under a name."""
+        """Send a trail, once it is there, to a port under a name; return once the trail knows that it is sent."""
         wait_until(lambda: has_begun(trail), SOON, f"a trail in {trail}")
         folder = self.folder / f"pump{port}-{name}"
         folder.mkdir()
         file = pump_file(folder, trail, url(port, name, None), name=folder.name)
-        return self.begun(Process("run", file, folder=folder))
+        begun = self.begun(Process("run", file, folder=folder))
+        # From then on files of a load stay for it: whoever comes behind the last reader finds none.
+        registered = trail / "readers" / f"{quote(reader_name(folder.name))}.json"
+        wait_until(registered.exists, SOON, f"the pump is registered with {trail}")
+        return begun
 
     def router(self, name: str, to: int) -> int:
         """Begin a router to another port; return its own."""
@@ -113,10 +119,11 @@ def test_one_to_many(
     """A source is captured once; two sites have a replica each. What one of them is away for is no matter to the other."""
     made = scenario(mariadb, *item(1, 2, 3))
     out, trail = capturing(made)
-    captures = out.start("run")
+    captures = out.start("capture")
     sites = [world.site("north"), world.site("south")]
     for site in sites:
         world.pump(trail, site.port)
+    out.cli("load")  # behind both pumps: its files go once those have them that are registered by then
     other = replace(made, name="other", directory=made.directory / "other", target=source_database(postgresql))
     jobs = [applying(one, site.replica()) for one, site in zip((made, other), sites, strict=True)]
     runs = streaming(*jobs)
@@ -210,13 +217,15 @@ def test_many_to_many(
     targets = [made[0].target, source_database(postgresql)]
     sites = [world.site("east"), world.site("west")]
     captured = [capturing(one) for one in made]
-    captures = [out.start("run") for out, _ in captured]
+    captures = [out.start("capture") for out, _ in captured]
     jobs = []
     for number, (site, target) in enumerate(zip(sites, targets, strict=True)):
         for one, (_, trail) in zip(made, captured, strict=True):
             world.pump(trail, site.port, one.name)
             there = replace(one, name=f"{one.name}_{number}", directory=one.directory / f"to{number}", target=target)
             jobs.append(applying(there, site.replica(one.name), to=f"{{table}}_{one.name}"))
+    for out, _ in captured:
+        out.cli("load")  # behind all pumps: its files go once those have them that are registered by then
     runs = streaming(*jobs)
     made[0].source.execute("UPDATE item SET name = 'of the north' WHERE id = 1")
     made[1].source.execute("DELETE FROM item WHERE id = 1", "INSERT INTO item VALUES (7, 'of the south')")
@@ -241,10 +250,11 @@ def test_a_cascade_of_trails_over_several_hops(
     """Two routers in a row lead to the first site, which applies, and sends its replica on to the second one, which applies."""
     made = scenario(mariadb, *item(1, 2, 3))
     out, trail = capturing(made)
-    captures = out.start("run")
+    captures = out.start("capture")
     first, second = world.site("first"), world.site("second")
     world.pump(trail, world.router("outer", world.router("inner", first.port)))
     world.pump(first.replica(), second.port)
+    out.cli("load")  # behind both pumps: its files go once those have them that are registered by then
     other = replace(made, name="other", directory=made.directory / "other", target=source_database(postgresql))
     jobs = [applying(made, first.replica()), applying(other, second.replica())]
     runs = streaming(*jobs)
