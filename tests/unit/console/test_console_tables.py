@@ -160,7 +160,8 @@ def test_operations_are_listed_shown_and_cancelled(browser: Browser) -> None:
     assert 'hx-trigger="every 2s"' in shown and "It has said nothing yet" in shown and "Cancel …" in shown
     place = browser.manager.operations._recorded(1).place
     place.mkdir(parents=True)
-    with browser.manager.store.writing() as connection:  # as who starts it notes it; of one that is queued nothing is told
+    # As whoever starts it notes it: of one that is queued nothing is told.
+    with browser.manager.store.writing() as connection:
         connection.execute("UPDATE operation SET began = ? WHERE id = 1", ("2026-11-29T16:00:00.000000Z",))
     (place / "stdout").write_text("x" * 70_000 + f"the end {EVIL}")
     shown = browser.part(to)
