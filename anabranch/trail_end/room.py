@@ -13,7 +13,7 @@ from anabranch.trail import load_readers
 
 GB = 1_000_000_000
 NAMED = 3  # readers that a text names
-REST = 20.0  # a look is taken again after so many times as long as it took
+REST = 20.0  # a look is taken again after so many times its processor time, which a busy machine makes no longer
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class LoadRoom:
         """Return why no further rows may come now, "" where they may. Tables that are under way get as much as they need: files
         become free by whole tables only. So do others, where nobody takes what is there without help."""
         until, said = _looks.get(self, (0.0, ""))
-        began = time.monotonic()
-        if began < until:
+        if time.monotonic() < until:
             return said
+        began = time.thread_time()
         said = self._why()
-        _looks[self] = time.monotonic() + REST * (time.monotonic() - began), said
+        _looks[self] = time.monotonic() + REST * (time.thread_time() - began), said
         return said
 
     def _why(self) -> str:
