@@ -42,10 +42,12 @@ CHANGES = (
     "INSERT INTO child (v, more) VALUES ('new', 1)",
     "UPDATE hidden_child SET v = 'still written'",  # nobody publishes it: it has no identity
     "DELETE FROM hidden_child WHERE v = 'never'",
-    "ALTER TABLE grandchild NO INHERIT child",
+    # Of a table that is not truncated: its columns' rows are written again, and with another file of its rows between two looks
+    # that would be taken for ALTER TYPE … USING.
+    "ALTER TABLE both_ways NO INHERIT base",
     "ALTER TABLE later ADD CONSTRAINT there CHECK (id > 0)",
     "UPDATE base SET v = v || '?' WHERE id % 4 = 0",
-    "ALTER TABLE grandchild INHERIT child",
+    "ALTER TABLE both_ways INHERIT base",
     "UPDATE base SET v = v || '.' WHERE id % 4 = 1",
 )
 TABLES = ("base", "child", "grandchild", "second", "both_ways", "keyless", "keyless_child", "later")
