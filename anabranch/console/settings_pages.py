@@ -14,7 +14,7 @@ from anabranch.api.asking import TheManager
 from anabranch.console.logged_in import Acts, Visits
 from anabranch.console.showing import PageRoute, page
 from anabranch.errors import ConfigError
-from anabranch.manager import Manager, logins, repeats, sessions, statistics
+from anabranch.manager import Manager, logins, operations, repeats, sessions, statistics
 from anabranch.manager.callers import Caller, Role
 
 routes = APIRouter(prefix="/settings", route_class=PageRoute)
@@ -28,6 +28,7 @@ def settings(request: Request, manager: TheManager, visitor: Visits) -> HTMLResp
     users = manager.people.users(visitor.caller)
     tokens = [one for one in manager.people.all_tokens(visitor.caller) if one.revoked is None]
     facts: dict[str, Any] = {"users": users, "tokens": tokens, "oidc": manager.oidc, "kept": kept()}
+    facts["operations_kept"] = operations.KEPT
     facts |= {"ways": sorted(manager.notifier.ways), "rules": manager.alert_rules.all()}
     facts["people"] = manager.oidc.sessions.people() if manager.oidc else []
     return page(request, "settings.html", visitor, **facts, **_secrets(manager, visitor.caller))
@@ -59,7 +60,7 @@ def kept() -> list[tuple[str, float | None]]:
         ("Failed logins", logins.FORGOTTEN.total_seconds()),
         ("Sessions without a request", sessions.IDLE.total_seconds()),
         ("Sessions of users with a password, at most", sessions.LONGEST.total_seconds()),
-        ("Audit, versions of job files, operations", None),
+        ("Audit, versions of job files", None),
     ]
 
 

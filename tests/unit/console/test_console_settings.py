@@ -23,6 +23,7 @@ def test_settings_are_in_one_place_for_administrators_of_all_jobs(browser: Brows
     browser.log_in(Role.ADMINISTRATOR)
     page = browser.page("/settings")
     assert "webhook example" in page and "secret.key" in page and "not shown" not in page
+    assert "the last 100 of each job" in page
     assert "People log in with passwords of this manager alone" in page and ">Settings</a>" in page
     browser.log_in(Role.ADMINISTRATOR, ("web-*",))
     browser.page("/settings", 403)
