@@ -167,9 +167,9 @@ class Sending(Section):
     compress: bool = False
     """Compress what is sent (zstd). Frames of a trail are compressed in part; text and small frames become smaller still."""
     interval_s: float = Field(default=1.0, ge=0, le=3600)
-    """To a store of objects: what is not a full piece (8 MB) goes out after so many seconds."""
+    """Put a piece that is not full (8 MB) into a store of objects after so many seconds."""
     retain_hours: int = Field(default=24, ge=0, le=8784)
-    """In a store of objects: how long a piece stays that every reader has."""
+    """Keep a piece in a store of objects for so many hours although every reader has it."""
 
 
 class PumpRetry(Section):

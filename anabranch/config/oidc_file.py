@@ -68,7 +68,7 @@ class RoleRule(Section):
     claim: str = Field(min_length=1)
     """The claim; a dot leads into an object, where no claim has the whole name."""
     value: str = Field(min_length=1)
-    """What it has to be, or to have among its values."""
+    """The value that the claim has to be, or to have among its values."""
     role: Annotated[str, AfterValidator(_role)]
     jobs: list[Annotated[str, AfterValidator(_jobs)]] = Field(default=["*"], min_length=1)
     """Patterns on the names of the jobs at which it counts."""
@@ -85,9 +85,9 @@ class OidcFile(Section):
     client_secret_file: str | None = None
     client_secret_env: str | None = None
     name: str = Field(default="the OpenID provider", min_length=1, max_length=60)
-    """What the button says: log in with NAME."""
+    """The name of the provider on the button of the login page: log in with NAME."""
     scopes: list[Annotated[str, AfterValidator(_scope)]] = ["profile"]
-    """What is asked for beside `openid`."""
+    """The scopes that the provider is asked for beside `openid`."""
     user_claim: str = Field(default="sub", min_length=1)
     """The claim by which people are called in the console and in the audit."""
     session_hours: int = Field(default=8, ge=1, le=24)

@@ -58,7 +58,7 @@ class Logins:
             yield
         except NotAllowed:
             raise
-        except BaseException:
+        except BaseException:  # whatever it was: no wrong password is counted, and it is passed on
             self._taken_back(begun)
             raise
         self._taken_back(begun)

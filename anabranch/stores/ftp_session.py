@@ -158,7 +158,7 @@ class FtpSession:
                 server.prot_p()
             server.voidcmd("TYPE I")
             self._home = server.pwd()
-        except BaseException:
+        except BaseException:  # whatever it was: closed, and passed on
             server.close()
             raise
         return server

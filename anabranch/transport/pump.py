@@ -102,7 +102,7 @@ class Pump:
     Delivery: every transaction of the trail, in order, once: the replica says from where on."""
 
     passing: tuple[type[Exception], ...] = (LinkLost, ProtocolError, SourceUnavailable, FileNotFoundError)
-    """What another try may mend."""
+    """Errors behind which the pump tries again, since they may pass by themselves."""
 
     def __init__(
         self,

@@ -18,8 +18,8 @@ class Away(Exception):
 
 @dataclass
 class Objects:
-    """What all that open the store see. `calls`: what was asked, as (verb, name). `on`: called before each call with verb and
-    name, to raise or to change something; `lag`: objects that listings do not show."""
+    """Hold the objects that every opened store sees. `calls`: what was asked, as (verb, name). `on`: called before
+    each call with verb and name, to raise or to change something; `lag`: objects that listings do not show."""
 
     content: dict[str, bytes] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)

@@ -50,13 +50,13 @@ class Network:
         self._doors: list[socket.socket] = []
         try:
             self.run("ip", "link", "set", "lo", "up")
-        except BaseException:
+        except BaseException:  # whatever it was: closed, and passed on
             self.close()
             raise
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What a command is started with so that it runs in here."""
+        """Return the words before a command that let it run in this network."""
         return ("nsenter", f"--net=/proc/{os.getpid()}/fd/{self._handle}", "--")
 
     def inside(self, do: Callable[[], Made]) -> Made:

@@ -48,7 +48,7 @@ class S3Server:
 
     def client(self) -> Any:
         keys = {f"aws_{name}": value for name, value in KEYS.items()}
-        return boto3.client("s3", region_name=REGION, endpoint_url=self.endpoint, verify=self.authority or None, **keys)  # type: ignore[call-overload]
+        return boto3.client("s3", region_name=REGION, endpoint_url=self.endpoint, verify=self.authority or None, **keys)  # type: ignore[call-overload]  # of keys
 
     def bucket(self, name: str) -> str:
         """Make a bucket, and return its name."""

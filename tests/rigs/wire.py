@@ -27,8 +27,8 @@ LOOK = 0.05
 
 @dataclass
 class Weather:
-    """Of one direction. `delay`: seconds that each packet is under way; `loss`: the share that gets lost; `is_cut`: nothing
-    passes. `passed`, `lost`: packets so far."""
+    """Say what happens to the packets of one direction. `delay`: seconds that each packet is under way; `loss`: the
+    share that gets lost; `is_cut`: nothing passes. `passed`, `lost`: packets so far."""
 
     delay: float = 0.0
     loss: float = 0.0

@@ -50,7 +50,7 @@ def test_tables_are_loaded_while_the_load_at_the_source_goes_on(
 def test_a_table_that_was_loaded_early_is_altered_while_the_load_at_the_source_goes_on(
     mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is parked with the reason, as in a job that has both ends: the stream cannot alter it yet. The others go on."""
+    """Park the table with the reason, as in a job that has both ends: the stream cannot alter it yet. The others go on."""
     made = scenario(mariadb, *SCHEMA, *fill(2))
     way = hops(made)
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", STALLED)

@@ -184,7 +184,7 @@ def test_many_to_one_with_the_source_of_each_row(
         world.pump(trail, site.port, one.name)
     jobs = [applying(one, site.replica(one.name), KEEP) for one in made]
     for job in jobs:  # two loads of one table do not run side by side
-        wait_until(lambda job=job: has_begun(site.replica(job.name.removesuffix("_in"))), SOON, "a replica")  # type: ignore[misc]
+        wait_until(lambda job=job: has_begun(site.replica(job.name.removesuffix("_in"))), SOON, "a replica")  # type: ignore[misc]  # binds it
         job.run_until_caught_up()
     runs = streaming(*jobs)
     made[0].source.execute("INSERT INTO item VALUES (5, 'new')", "UPDATE item SET name = 'a' WHERE id = 1")
@@ -240,7 +240,7 @@ def test_many_to_many(
             "CREATE VIEW item AS SELECT 'north' AS came_from, * FROM item_north"
             " UNION ALL SELECT 'south', * FROM item_south"
         )
-        wait_until(lambda target=target: rows(target) == wanted, LATER, "all of it is there", str)  # type: ignore[misc]
+        wait_until(lambda target=target: rows(target) == wanted, LATER, "all of it is there", str)  # type: ignore[misc]  # binds it
     stopped(*captures, *runs)
 
 
@@ -270,7 +270,7 @@ def test_a_cascade_of_trails_over_several_hops(
 def test_a_cascade_of_databases(
     mariadb: Server, logical_postgresql: Server, scenario: Make, source_database: Databases, world: World
 ) -> None:
-    """What the first job writes to a database is captured there, and goes on by a trail of its own."""
+    """Capture in the second database what the first job writes there, and send it on by a trail of its own."""
     middle = source_database(logical_postgresql)
     first = scenario(mariadb, *item(1, 2))
     first = replace(first, name="first", target=middle)
@@ -312,7 +312,7 @@ def test_both_ways_over_hops(
     for (_, trail), site in zip(captured, sites, strict=True):
         world.pump(trail, site.port)
     for site in sites:
-        wait_until(lambda site=site: (site.replica() / "load" / "complete.json").exists(), LATER, "a load has come")  # type: ignore[misc]
+        wait_until(lambda site=site: (site.replica() / "load" / "complete.json").exists(), LATER, "a load has come")  # type: ignore[misc]  # binds it
     jobs = [applying(one, site.replica(), KEEP) for one, site in zip((forth, back), sites, strict=True)]
     runs = streaming(*jobs)
     a.source.execute("INSERT INTO item VALUES (5, 'of a')", "UPDATE item SET name = 'changed at a' WHERE id = 2")

@@ -41,6 +41,6 @@ class Capture(Section):
     over when the one that writes is gone ([a standby for capture](../howto/standby-capture.md)). The same as `--standby`. The
     trail has to be a directory that all of them see: `[target] url = "trail+file:///DIR/NAME"`."""
     lease_s: int = Field(default=10, ge=1, le=3600)
-    """With `standby`: how long nothing may be heard of the capture that writes before another one takes the trail over. It
+    """Take the trail over once nothing was heard for so many seconds of the capture that writes it, with `standby`. That one
     tells four times in that while that it is there. A longer one rides out pauses of the machine and of the file system; a
     shorter one takes over sooner. It is that of the capture that writes which counts."""

@@ -67,6 +67,6 @@ class Trail(Section):
 
     encrypt: Encrypt | None = None
     load_limit_gb: float | None = Field(default=None, gt=0)
-    """Of a job that [captures into a trail](../howto/capture-and-apply-apart.md#how-much-room-the-load-takes): so much of its
-    load waits there for those who apply it; further chunks wait until they have loaded some of it. A table that is under way is
-    finished first, so a large one may need more. Without it the load waits for nobody."""
+    """Limit the files of a load that wait for those who apply them, in a job that [captures into a
+    trail](../howto/capture-and-apply-apart.md#how-much-room-the-load-takes): further chunks wait until some of it was loaded. A
+    table that is under way is finished first, so a large one may need more. Without it the load waits for nobody."""

@@ -103,7 +103,7 @@ def test_a_lease_is_renewed_and_its_loss_is_seen_without_a_write(
     assert first.lease.take()
     first.now += GIVE_UP_S + 1
     until(first.lease.may_act, "it was renewed")
-    second.manager.store.keeper.execute("UPDATE lease SET token = token + 1, holder = 'x'")  # type: ignore[attr-defined]
+    second.manager.store.keeper.execute("UPDATE lease SET token = token + 1, holder = 'x'")  # type: ignore[attr-defined]  # of PostgreSQL
     until(lambda: first.lease.is_lost, "it is lost")
     assert first.losses == 1 and not first.lease.may_act()
 
@@ -112,7 +112,7 @@ def test_the_same_token_of_a_server_that_forgot_one_is_no_right(machine: Make) -
     """A replica that was promoted may lack the last takeover: the token comes twice, the holder's name does not."""
     first = machine()
     assert first.lease.take()
-    first.manager.store.keeper.another().execute("UPDATE lease SET holder = 'somebody else'")  # type: ignore[attr-defined]
+    first.manager.store.keeper.another().execute("UPDATE lease SET holder = 'somebody else'")  # type: ignore[attr-defined]  # of PostgreSQL
     with pytest.raises(Overtaken):
         first.manager.add(ADMIN, text())
 

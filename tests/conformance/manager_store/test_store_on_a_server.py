@@ -1,4 +1,4 @@
-"""What only a store on a server meets: lost lines, several machines, text that it cannot keep, rights."""
+"""Try what happens to a store on a server alone: lost lines, several machines, text that it cannot keep, rights."""
 
 from __future__ import annotations
 

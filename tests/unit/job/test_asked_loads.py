@@ -131,7 +131,7 @@ def test_a_refusal_does_not_replace_an_answer(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_load_stops_while_another_machine_has_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is stopped once, and begun again only where it is not answered when the turn is back."""
+    """Stop the asked load once, and begin it again only if its request has no answer when the turn is back."""
     asked = requests.request_table(tmp_path, TABLE, LOADS)
     found = asked_of(tmp_path, monkeypatch, 0)
     found.poll(time.monotonic())

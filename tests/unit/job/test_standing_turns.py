@@ -1,4 +1,4 @@
-"""Whose turn it is on a trail that captures share, as a run sees it: its own, another one's, or nobody's for a moment."""
+"""Tell a run whose turn it is on a trail that captures share: its own, another one's, or nobody's for a moment."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TABLE = TableId("shop", "orders")
 
 
 def test_the_other_one_that_asked_is_stopped_and_this_one_is_answered(tmp_path: Path) -> None:
-    """It waited for ever for an answer to a request that its owner had taken away."""
+    """Take a shared request away from who waits for its answer: that one asks for itself, and does not wait for ever."""
     job: Any = SimpleNamespace(trail=tmp_path, config=SimpleNamespace(name="south"))
     waits, said = list[str](), list[bool]()
     watcher: Any = SimpleNamespace(waiting=lambda text, on: waits.append(text))

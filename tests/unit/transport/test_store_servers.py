@@ -92,7 +92,7 @@ def test_credentials_that_are_withdrawn_are_waited_for_and_never_told(writer, tm
 
 
 def test_a_trail_comes_whole_through_an_ftp_server_that_is_killed(writer, tmp_path, running) -> None:
-    """It cannot decide between two that write: pieces have their writers in their names."""
+    """Carry a trail through FTP, which cannot decide between two writers: pieces have their writers in their names."""
     drop = tmp_path / "drop"
     drop.mkdir()
     give_away(drop)
