@@ -153,7 +153,7 @@ fetched: $(STAMP)
 	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python -m anabranch.testing.fetch >/dev/null 2>&1 || true
 
 part-unit: $(NATIVE)
-	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --durations=10 tests/unit
+	$(BIN)/python -m pytest -n $(CORES) --second-run $(AGAIN) --timeout 300 --durations=10 tests/unit
 
 part-servers: $(NATIVE)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \

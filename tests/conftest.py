@@ -42,7 +42,7 @@ from rigs.scenario_postgresql import FromPostgres
 from rigs.spark_cluster import SparkCluster, spark_cluster
 from servers_report import ServersReport
 
-pytest_plugins = ("in_memory", "second_run", "long_first", "one_case")
+pytest_plugins = ("in_memory", "hung", "second_run", "long_first", "one_case")
 _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "mariadb": lambda: packages.find_mariadb(fetch=False),
     "mysql": lambda: packages.find_mysql(fetch=False),

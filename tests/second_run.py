@@ -24,6 +24,7 @@ import pytest
 
 from anabranch.errors import SourceUnavailable, TargetUnavailable
 from anabranch.testing.in_time import NotInTime
+from hung import was_hung
 
 MOST = 10  # more at once is no accident of a busy machine
 LATE = (NotInTime, TimeoutError, subprocess.TimeoutExpired, ConnectionError, SourceUnavailable, TargetUnavailable)
@@ -92,16 +93,18 @@ class Failures:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            was_late = self._failed.get(report.nodeid, True)
-            self._failed[report.nodeid] = was_late and getattr(report, "is_late", False)
-            self._tell(report)
+            was_late, stacks = self._failed.get(report.nodeid, True), was_hung(self._file, report.nodeid)
+            self._failed[report.nodeid] = was_late and (getattr(report, "is_late", False) or bool(stacks))
+            self._tell(report, stacks)
 
-    def _tell(self, report: pytest.TestReport) -> None:
+    def _tell(self, report: pytest.TestReport, stacks: str) -> None:
         """Names it at once: the summary comes half an hour later."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             why = next((line for line in report.longreprtext.splitlines() if line.startswith("E ")), "")
             reporter.write_line(f"\nfailed: {report.nodeid} {why}"[:400])
+            if stacks:
+                reporter.write_line(f"it went on long after its time, and its worker was ended in:\n{stacks}")
 
     @property
     def are_late(self) -> bool:

@@ -33,7 +33,7 @@ class Suite:
         self.directory, self.noted = directory, directory / "noted"
         self.environment = os.environ | {"PYTHONPATH": str(PROGRAM.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         (directory / "pytest.ini").write_text(
-            "[pytest]\naddopts = -p xdist -p pytest_timeout -p second_run\nmarkers = slow\n"
+            "[pytest]\naddopts = -p xdist -p pytest_timeout -p hung -p second_run\nmarkers = slow\n"
         )
         self.holds("")
 
@@ -106,6 +106,40 @@ def test_what_passes_alone_is_named_and_ends_with_0(suite: Suite) -> None:
         "unsteady: test_it.py::test_hangs",
         "unsteady: test_it.py::test_late[c::d/e]",
     ]
+
+
+SWALLOWS_ITS_END = """
+@pytest.mark.timeout(0.5)
+def test_never_ends():
+    while not pathlib.Path("hung").exists():
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+@pytest.mark.timeout(0.5)
+def test_cleans_up_without_an_end(tmp_path):
+    if not pathlib.Path("hung").exists():
+        try:
+            raise NotInTime("late")
+        finally:
+            while True:
+                try:
+                    time.sleep(60)
+                except BaseException:
+                    continue
+def test_passes(): pass
+def test_passes_too(): pass
+"""
+
+
+def test_a_worker_that_nothing_else_ends_is_ended_and_its_test_runs_once_more(suite: Suite) -> None:
+    suite.holds(SWALLOWS_ITS_END)
+    first = suite.first("-n", "2")
+    assert first.returncode == 0 and "2 failed, 2 passed" in first.stdout
+    assert first.stdout.count("went on long after its time") == 2 and "in test_never_ends" in first.stdout
+    assert not list(suite.directory.glob("*.stacks"))
+    (suite.directory / "hung").touch()
+    assert "unsteady: test_it.py::test_never_ends" in suite.second().stdout
 
 
 def test_what_fails_twice_fails_the_run(suite: Suite) -> None:

@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ class CuttingProxy:
             if not select.select([self.listener], [], [], 0.05)[0]:
                 continue
             here, _ = self.listener.accept()
-            with here, socket.create_connection(("127.0.0.1", self.to)) as there:
+            # Either side may reset its connection; the listener has to live on, or who connects waits without an end.
+            with suppress(OSError), here, socket.create_connection(("127.0.0.1", self.to)) as there:
                 self._pass(here, there, self.cuts.pop(0) if self.cuts else None)
 
     def _pass(self, here: socket.socket, there: socket.socket, left: int | None) -> None:
