@@ -88,11 +88,6 @@ def misfits_of_hop(config: Sections) -> Iterator[tuple[str, str]]:
         yield "[[targets]] beside a trail", "[target]: several jobs may read one trail, each with a file of its own"
     if config.pair is not None:
         yield "[pair] beside a trail", "databases at both ends: a pair asks each of them for rows of the other"
-    if config.trail.encrypt is not None:
-        yield (
-            "[trail] encrypt beside a trail between jobs",
-            "an encrypted disk: the rows of a load are not encrypted yet",
-        )
     if config.reverse.enabled:
         yield "[reverse] beside a trail", "a job for the way back that captures from the target's database"
     yield from _of_capture(config) if hop is Hop.CAPTURE else _of_apply(config)

@@ -112,6 +112,7 @@ def _capture(job: JobView, state: StateStore, stop: Stop, lease: Lease | None) -
 def run_apply(job: JobView, engine: Engine | None = None) -> None:
     """Run apply in this process until stopped. `engine`: used instead of Spark."""
     from anabranch.apply.run import ApplyRun
+    from anabranch.lifecycle.encrypting import note_keys
     from anabranch.lifecycle.hopping import refuse_other_values
 
     refuse_in_hop(job, "apply", job.applies)
@@ -120,6 +121,7 @@ def run_apply(job: JobView, engine: Engine | None = None) -> None:
     with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
         refuse_changed_job(job)
         refuse_other_values(job)
+        note_keys(job)
         note_pairing(job)
         refuse_unlike_twin(job)
         with store_of(job) as store:

@@ -100,9 +100,11 @@ def asked_report(job: JobView, reverse: bool = False, workers: bool = False) -> 
 def _report(job: JobView, reverse: bool = False) -> Report:
     """Run the checks of both ends, and those of the way back if the job file or the caller (`reverse`) asks for them. Errors
     say which job, and which target, they are about."""
+    from anabranch.lifecycle.encrypting import note_keys
     from anabranch.preflight.run import preflight
 
     try:
+        note_keys(job)
         source = source_of(job)
         found = preflight(
             job.config, job.rules, source, end_of(job), lambda: known(job), lambda: identity_now(job, source)

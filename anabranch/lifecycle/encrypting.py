@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anabranch.config.hops import Hop
 from anabranch.errors import ConfigError
+from anabranch.trail import identity, keys
+from anabranch.trail.failures import writing
+from anabranch.trail.storage import LocalStorage
 
 if TYPE_CHECKING:
     from anabranch.config import JobConfig
@@ -24,11 +28,28 @@ def key_places(config: JobConfig) -> dict[str, Any] | None:
     return {"current": _absolute(config, said.places) or None, "former": former}
 
 
+def note_keys(job: JobView) -> None:
+    """Note beside a trail that another job writes where the keys are by which this one reads it. Raises TrailKeyMissing,
+    TrailError where nothing can be noted there."""
+    if job.config.hop is not Hop.APPLY or (places := key_places(job.config)) is None:
+        return
+    storage = LocalStorage(job.trail)
+    if identity.load(storage) is not None:
+        with writing(str(keys.place(storage))):
+            keys.note_reader(storage, places)
+
+
 def rekey(job: JobView) -> Encryption:
     """Have the trail use the keys that the job file names from now on, also while it runs, and wrap all data keys by the
     present one. Raises ConfigError where it names none, TrailKeyMissing."""
     from anabranch.trail import rekeying
 
+    if job.config.hop is Hop.APPLY and not identity.is_replica(LocalStorage(job.trail)):
+        raise ConfigError(
+            f"the trail {job.trail} is that of the job that captures into it, which decides by which key it is encrypted",
+            hint="run anabranch trail rekey with the file of that job",
+            job=job.config.name,
+        )
     places = key_places(job.config)
     if not places or not places["current"]:
         hint = 'encrypt = { key_file = "…", former = [{ key_file = "…" }] }'

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.config.hops import Hop
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.lifecycle.encrypting import note_keys
 from anabranch.model.condition import Waiting
 from anabranch.trail.reader import has_begun
 from anabranch.trail_end import facts, manifests
@@ -67,11 +68,13 @@ def _said(values: Mapping[str, str], keys: list[str]) -> str:
 def await_trail(job: JobView, stop: Waits, tell: Tell) -> None:
     """Wait until the trail of an apply has begun, and says what its source is; or until stopped."""
     _await(lambda: _missing(job), stop, tell)
+    note_keys(job)
 
 
 def await_load(job: JobView, stop: Waits, tell: Tell) -> None:
     """Wait until the trail has all rows of the load at the source's site, or until stopped."""
     _await(lambda: _missing(job) or ("" if has_whole_load(job) else THERE), stop, tell)
+    note_keys(job)
 
 
 def has_whole_load(job: JobView) -> bool:

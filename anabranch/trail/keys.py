@@ -23,13 +23,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from anabranch.errors import ConfigError, StateError, TrailCorrupt, TrailKeyMissing
 from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.identity import is_replica
-from anabranch.trail.storage import LocalStorage, Storage
+from anabranch.trail.replica_files import FOLDER as LOADS
+from anabranch.trail.replica_files import LAST
+from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 FILE = "encryption.json"  # in the job's home, beside the trail
+OWN = "trail"  # the name of a trail in its job's home
 REWRAPPED = "keys"  # in the trail: data keys of files whose headers have them under a former master key
+READERS = 16  # keys that readers of a trail may have together
+MANIFEST = LAST[0]  # of a table's load
 LENGTH = 32  # bytes of a key: AES-256
 COMMAND_SECONDS = 30
 LOCAL, COMMAND = "local", "command"
@@ -174,16 +179,18 @@ class CommandKey:
 @dataclass(frozen=True)
 class KeyRing:
     """The keys of a trail. `spans`: numbers of segments, from the first of a pair up to the second (None: to the end), that
-    have to be encrypted; `plain`: staged files that were there, not encrypted, when encryption was turned on."""
+    have to be encrypted; `plain`: staged files and manifests of loads that were there, not encrypted, when encryption was
+    turned on; `readers`: keys of jobs that read the trail of another one."""
 
     current: KeyService | None
     former: tuple[KeyService, ...] = ()
     spans: tuple[tuple[int, int | None], ...] = ()
     plain: frozenset[str] = field(default=frozenset())
+    readers: tuple[KeyService, ...] = ()
 
     @property
     def every(self) -> Iterator[KeyService]:
-        yield from filter(None, (self.current, *self.former))
+        yield from filter(None, (self.current, *self.former, *self.readers))
 
     @property
     def is_on(self) -> bool:
@@ -222,8 +229,10 @@ class KeyRing:
 
 
 def place(storage: Storage) -> Path:
-    """Return where the places of the trail's keys are noted: beside the trail, never in it."""
-    return Path(storage.path(FILE)).parent.parent / FILE
+    """Return where the places of the trail's keys are noted: beside the trail, never in it. Trails between jobs may share a
+    directory, so that the file has the trail's name there."""
+    trail = Path(storage.path(FILE)).parent
+    return trail.parent / (FILE if trail.name == OWN else f".{trail.name}.{FILE}")
 
 
 def ring(storage: Storage) -> KeyRing | None:
@@ -237,7 +246,8 @@ def ring(storage: Storage) -> KeyRing | None:
         spans = tuple((int(start), None if end is None else int(end)) for start, end in data["spans"])
         former = tuple(service_of(one) for one in data["former"])
         current = service_of(data["current"]) if data["current"] else None
-        return KeyRing(current, former, spans, frozenset(data["plain"]))
+        readers = tuple(service_of(one) for one in data.get("readers", ()))
+        return KeyRing(current, former, spans, frozenset(data["plain"]), readers)
     except (ValueError, KeyError, TypeError):
         hint = "start capture again, or anabranch trail rekey JOB: both write it anew"
         raise StateError(f"{place(storage)} cannot be read", hint=hint) from None
@@ -292,10 +302,43 @@ def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = T
         elif spans:
             spans[-1][1] = following
     turned_on = bool(spans) and bool(current) and not is_on
-    plain = [f"staging/{name}" for name in storage.names("staging")] if turned_on else (known or {}).get("plain", [])
+    plain = list(_plain(storage)) if turned_on else (known or {}).get("plain", [])
     data = {"current": current, "former": list(said.get("former", ())), "spans": spans, "plain": plain}
+    if known and known.get("readers"):
+        data["readers"] = known["readers"]
     if data != known:
-        LocalStorage(place(storage).parent).replace(FILE, to_json(data) + b"\n")
+        LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
+
+
+def note_reader(storage: Storage, said: Mapping[str, Any] | None) -> None:
+    """Note where a job that reads the trail of another one has its keys, in place of those that a reader has noted before.
+    Those of the trail's writer stay. Raises TrailKeyMissing where the present key cannot be used, ConfigError without the
+    library."""
+    places = [one for one in ((said or {}).get("current"), *(said or {}).get("former", ())) if one]
+    if not places:
+        return
+    _keywrap()
+    service_of(places[0]).id()  # one that cannot be used is told here
+    known = _known(storage) or {"current": None, "former": [], "spans": [], "plain": []}
+    others = [one for one in known.get("readers", ()) if one not in places]
+    data = {**known, "readers": [*places, *others][:READERS]}
+    if data != known:
+        LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
+
+
+def as_it_is(file: str, content: bytes) -> str:
+    """Return the note of a small file that is read though it is not encrypted, as long as it is what it is now."""
+    return f"{file}:{hashlib.sha256(content).hexdigest()[:32]}"
+
+
+def _plain(storage: Storage) -> Iterator[str]:
+    """Yield what is not encrypted while encryption is turned on, and goes with time."""
+    for name in storage.names("staging"):
+        yield f"staging/{name}"
+    for folder in storage.names(LOADS):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            file = f"{LOADS}/{folder}/{MANIFEST}"
+            yield as_it_is(file, read_whole(storage, file))
 
 
 def _known(storage: Storage) -> dict[str, Any] | None:

@@ -14,14 +14,16 @@ from typing import Any
 
 from anabranch.errors import StateError, TrailCorrupt
 from anabranch.failpoints import reach
-from anabranch.trail import keys, published, sealing
+from anabranch.trail import keys, published, sealed_files, sealing
 from anabranch.trail.failures import writing
 from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.keys import KeyRing, Wrapped
 from anabranch.trail.lock import maintenance
-from anabranch.trail.segment import SegmentReader
+from anabranch.trail.replica_files import encrypted_names
+from anabranch.trail.segment import RESTORE, SegmentReader
 from anabranch.trail.storage import LocalStorage, Storage
 
+KEY_OF_LEDGER = "ledger/key.json"  # trail_end/sealed_texts.py
 _UNFINISHED = (".tmp", "staging/open", "staging/keeping")  # files that are being written
 
 
@@ -91,7 +93,8 @@ def _rewrapped(storage: Storage, ring: KeyRing) -> Iterator[tuple[str, Wrapped]]
 
 
 def _files(storage: Storage) -> Iterator[tuple[str, Wrapped | None, str]]:
-    """Yield each file of frames with its data key as it is wrapped now, and its tag; None, "" for one that is not encrypted."""
+    """Yield each encrypted file, and each of frames, with its data key as it is wrapped now, and its tag; None, "" for one
+    that is not encrypted."""
     again = sealing.rewrapped(storage)
     newest = _published(storage)
     staged = [f"staging/{name}" for name in storage.names("staging") if not name.endswith(".ended")]
@@ -109,6 +112,24 @@ def _files(storage: Storage) -> Iterator[tuple[str, Wrapped | None, str]]:
                 continue
             raise
         yield (file, again.get(found[1], found[0]), found[1]) if found else (file, None, "")
+    for file, wrapped, tag in _others(storage):
+        yield file, again.get(tag, wrapped), tag
+
+
+def _others(storage: Storage) -> Iterator[tuple[str, Wrapped, str]]:
+    """Yield each file of another kind that is encrypted, as its header has it: rows and manifests of loads, the ledger."""
+    names = [KEY_OF_LEDGER] if KEY_OF_LEDGER.partition("/")[2] in storage.names(KEY_OF_LEDGER.partition("/")[0]) else []
+    names += encrypted_names(Path(storage.path("")))
+    for file in names:
+        try:
+            header = sealed_files.header_in(storage, file)
+            found = sealing.wrapped_in(header) if header else None
+        except FileNotFoundError:  # replaced, or gone with its load
+            continue
+        except sealing.Tampered as error:
+            raise TrailCorrupt(f"{storage.path(file)}: {error}", hint=RESTORE) from None
+        if found:
+            yield file, *found
 
 
 def _wrapped_in(storage: Storage, file: str) -> tuple[Wrapped, str] | None:

@@ -54,6 +54,12 @@ def load_files(storage: LocalStorage) -> list[LoadFile]:
     return sorted(found, key=lambda one: (turn_of(one.name), one.name))
 
 
+def encrypted_names(trail: Path) -> list[str]:
+    """Return the files below `load/` that are encrypted where the trail is."""
+    kinds = ("*/*/*.arrow", f"*/{LAST[0]}")
+    return [str(one.relative_to(trail)) for kind in kinds for one in sorted((trail / FOLDER).glob(kind))]
+
+
 def turn_of(name: str) -> int:
     """Return 0 for a file that may be copied at once, a higher number for one that comes behind those with lower ones."""
     base = os.path.basename(name)

@@ -9,6 +9,8 @@ What does not live here: master keys (`keys.py`), how a frame looks (`format.py`
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import json
@@ -54,6 +56,7 @@ class Seal:
         self.tag = _derived(data_key, b"header" + self._about).hex()[:32]
         self.key, self.wrapped = wrapped.key, wrapped
         self._frames, self._later = _cipher(_derived(data_key, b"frames")), _cipher(_derived(data_key, b"later"))
+        self._stream, self._texts = _cipher(_derived(data_key, b"pieces")), _cipher(_derived(data_key, b"texts"))
         self._free = 0  # offsets before it are spent
 
     def facts(self) -> dict[str, str]:
@@ -106,6 +109,28 @@ class Seal:
         pieces = [view[at : at + PIECE + TAG] for at in range(0, len(closed), PIECE + TAG)]
         opened = [_opened(self._frames, _NONCE.pack(offset, n), piece, about) for n, piece in enumerate(pieces, 1)]
         return opened[0] if len(opened) == 1 else b"".join(opened)
+
+    def piece(self, number: int, is_last: bool, data: Data) -> bytes:
+        """Return a piece of a file that is no file of frames, sealed for its place and for whether another one follows. The
+        caller writes each number once."""
+        return self._stream.encrypt(_NONCE.pack(number, is_last), data, self._about)
+
+    def open_piece(self, number: int, is_last: bool, closed: Data) -> bytes:
+        """Return a piece as it was. Raises Tampered, also where the file goes on, or ends, and did not."""
+        return _opened(self._stream, _NONCE.pack(number, is_last), closed, self._about)
+
+    def text(self, data: Data, about: bytes) -> str:
+        """Seal a small text. `about`: where it stands, and what stands beside it; it opens with the same only."""
+        nonce = os.urandom(_RANDOM)
+        return base64.b64encode(nonce + self._texts.encrypt(nonce, data, self._about + about)).decode()
+
+    def open_text(self, closed: str, about: bytes) -> bytes:
+        """Return a small text as it was. Raises Tampered."""
+        try:
+            found = base64.b64decode(closed, validate=True)
+        except (ValueError, binascii.Error):
+            raise Tampered("what is sealed there is no base64") from None
+        return _opened(self._texts, found[:_RANDOM], found[_RANDOM:], self._about + about)
 
     def _about_body(self, frame: Frame) -> bytes:
         """Bind a body to the prefix without its own checksum, which is the head's business."""
@@ -162,6 +187,13 @@ def refuse_plain(storage: Storage, file: str, header: Mapping[str, Any]) -> None
         return
     ring = keys.ring(storage)
     if ring and ring.requires(file):
+        raise Tampered("it is not encrypted, and was to be: it is not the file that was written")
+
+
+def refuse_plain_content(storage: Storage, file: str, content: bytes) -> None:
+    """Raise Tampered for a small file that is not encrypted, has to be, and is not what stood there when it had not to."""
+    ring = keys.ring(storage)
+    if ring and ring.is_on and keys.as_it_is(file, content) not in ring.plain:
         raise Tampered("it is not encrypted, and was to be: it is not the file that was written")
 
 

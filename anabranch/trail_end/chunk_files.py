@@ -1,7 +1,8 @@
 """Rows of a load as column files: an Arrow file for each chunk, compressed, each column with the cells of its lines.
 
 A cell is the text form of a value with its escapes (rows/lines.py), null for NULL: lines that were written come back byte by
-byte, in any selection of columns. What does not live here: which files a table has (manifests.py).
+byte, in any selection of columns. In a trail that is encrypted the file is, too (`trail/sealed_files.py`). What does not live
+here: which files a table has (manifests.py).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,10 @@ from pyarrow import csv, ipc
 
 from anabranch.errors import TrailCorrupt
 from anabranch.rows.lines import NULL
+from anabranch.trail import sealing
 from anabranch.trail.failures import syncing, writing
+from anabranch.trail.sealed_files import SealedReader, SealedWriter, header_for, is_sealed
+from anabranch.trail.storage import LocalStorage
 from anabranch.trail_end.manifests import AGAIN, ChunkFile
 
 NAMES = b"columns"  # the key of the schema's metadata that names the columns
@@ -31,13 +36,13 @@ def write(trail: Path, name: str, columns: Sequence[str], blocks: Iterable[bytes
     """Write blocks of whole lines into a new file, which is durable and under its name when this returns.
 
     `name`: below the trail, in a folder that is there. Raises StorageFull, TrailError, and what `blocks` raises; then no file
-    of the name is there.
+    of the name is there. Raises TrailKeyMissing for a trail whose key cannot be used.
     """
     path = trail / name
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     rows = 0
     try:
-        with writing(f"rows of a load ({name})"), pa.OSFile(str(temporary), "wb") as sink:
+        with writing(f"rows of a load ({name})"), _sink(trail, name, temporary) as sink:
             fields = [pa.field(str(place), pa.binary()) for place in range(max(len(columns), 1))]
             schema = pa.schema(fields, {NAMES: "\t".join(columns).encode()})
             with ipc.new_file(sink, schema, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -68,9 +73,10 @@ def check(trail: Path, file: ChunkFile) -> None:
 
 
 def read(trail: Path, name: str, columns: Sequence[str]) -> Iterator[list[Any]]:
-    """Yield the cells of these columns, an array for each, a piece of the file at a time. Raises TrailCorrupt."""
+    """Yield the cells of these columns, an array for each, a piece of the file at a time. Raises TrailCorrupt,
+    TrailKeyMissing."""
     try:
-        with pa.memory_map(str(trail / name)) as file, ipc.open_file(file) as reader:
+        with _content(trail, name) as file, ipc.open_file(file) as reader:
             known = (reader.schema.metadata or {}).get(NAMES, b"").decode().split("\t")
             places = [known.index(column) for column in columns]
             for number in range(reader.num_record_batches):
@@ -111,6 +117,34 @@ def _batches(block: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ),
     ).slice(1)
     yield from table.cast(schema).to_batches()
+
+
+@contextmanager
+def _sink(trail: Path, name: str, temporary: Path) -> Iterator[Any]:
+    """Open a new file for who writes one byte behind the other; encrypted, where the trail is."""
+    storage = LocalStorage(trail)
+    seal, header = sealing.begin(storage, header_for(storage, name))
+    if seal is None:
+        with pa.OSFile(str(temporary), "wb") as sink:
+            yield sink
+        return
+    with temporary.open("wb") as file:
+        writer = SealedWriter(file, seal, header)
+        with pa.PythonFile(writer, mode="w") as sink:
+            yield sink
+            sink.flush()
+            writer.finish()
+
+
+@contextmanager
+def _content(trail: Path, name: str) -> Iterator[Any]:
+    """Open the content of a file of rows."""
+    if not is_sealed(trail / name):
+        with pa.memory_map(str(trail / name)) as file:
+            yield file
+        return
+    with SealedReader(trail / name, LocalStorage(trail), name) as file, pa.PythonFile(file, mode="r") as opened:
+        yield opened
 
 
 def _digest(path: Path) -> str:

@@ -1,7 +1,8 @@
 """The ledger of the load into a trail: what a job is, the states of its tables and their chunks, in `ledger/load.db`.
 
 It is written at the source's site only, by the processes of one machine, and nobody else reads it: what other sites need stands
-in manifests. What does not live here: what the contracts make of it (store.py, loader.py).
+in manifests. In a trail that is encrypted, where chunks begin and end and definitions of tables are sealed (sealed_texts.py).
+What does not live here: what the contracts make of it (store.py, loader.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState, read_stored
 from anabranch.rows.net import TargetTable
 from anabranch.trail_end.manifests import ChunkFile, RecordedChunk
+from anabranch.trail_end.sealed_texts import SealedTexts, SealingConnection
 
 FOLDER = "ledger"
 FILE = f"{FOLDER}/load.db"
@@ -48,7 +50,7 @@ class Ledger:
 
     def __init__(self, trail: Path) -> None:
         self.trail = trail
-        self._connection: sqlite3.Connection | None = None
+        self._connection: SealingConnection | None = None
 
     def exists(self) -> bool:
         return (self.trail / FILE).exists()
@@ -70,7 +72,7 @@ class Ledger:
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[SealingConnection]:
         """Open a transaction that nobody else writes beside; it commits when the block ends well."""
         with _told(self.trail):
             connection = self._connected()
@@ -103,11 +105,17 @@ class Ledger:
             self._connection.close()
             self._connection = None
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self) -> SealingConnection:
         if self._connection is None:
             self._connection = sqlite3.connect(
-                self.trail / FILE, timeout=WAIT_S, isolation_level=None, check_same_thread=False
+                self.trail / FILE,
+                timeout=WAIT_S,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=SealingConnection,
             )
+            self._connection.texts = SealedTexts(self.trail)
+            self._connection.row_factory = self._connection.texts.row
             self._connection.execute("PRAGMA synchronous = FULL")
         return self._connection
 
@@ -131,9 +139,9 @@ def _told(trail: Path) -> Iterator[None]:
 _MEND = "restore it from a backup of the trail; or remove the trail (anabranch drop JOB --execute), and load again"
 
 
-def put_state(connection: sqlite3.Connection, job: str, state: TableState) -> None:
+def put_state(connection: SealingConnection, job: str, state: TableState) -> None:
     """Write a table's state in the caller's transaction; one without schema keeps the one that is there."""
-    schema = None if state.schema is None else json.dumps(state.schema.to_json())
+    schema = None if state.schema is None else connection.seals(json.dumps(state.schema.to_json()))
     connection.execute(
         f"INSERT INTO table_state (job, {STATE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job, source) DO UPDATE"
         " SET target = excluded.target, state = excluded.state, generation = excluded.generation, low = excluded.low,"
@@ -164,7 +172,7 @@ def state_of(row: Sequence[Any], whole: bool = True) -> TableState:
     return TableState(*ids, life, generation, low, high, reason, rows, 0, definition, known)
 
 
-def go_on_numbering(connection: sqlite3.Connection, job: str, table: TableId, last: int) -> None:
+def go_on_numbering(connection: SealingConnection, job: str, table: TableId, last: int) -> None:
     """Note that a table begins from nothing, in a trail that knows its loads up to number `last`."""
     connection.execute(NUMBERING)
     connection.execute(
@@ -174,14 +182,14 @@ def go_on_numbering(connection: sqlite3.Connection, job: str, table: TableId, la
     )
 
 
-def one_state(connection: sqlite3.Connection, job: str, table: TableId) -> TableState | None:
+def one_state(connection: SealingConnection, job: str, table: TableId) -> TableState | None:
     query = f"SELECT {STATE} FROM table_state WHERE job = ? AND source = ?"
     row = connection.execute(query, (job, str(table))).fetchone()
     return None if row is None else state_of(row)
 
 
 def put_chunks(
-    connection: sqlite3.Connection, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds]
+    connection: SealingConnection, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds]
 ) -> None:
     """Write the chunks of a load that begins, in place of those of all loads of the table before, and which columns it has.
     The table's state is there already."""
@@ -191,13 +199,13 @@ def put_chunks(
     connection.executemany(
         f"INSERT INTO chunk (job, source, generation, {CHUNK}) VALUES (?, ?, ?, ?, ?, ?, NULL, '', '', '', 0, '')",
         [
-            (job, source, generation, number, _as_text(one.lower), _as_text(one.upper))
+            (job, source, generation, number, *(connection.seals(_as_text(key)) for key in (one.lower, one.upper)))
             for number, one in enumerate(bounds)
         ],
     )
 
 
-def columns_of(connection: sqlite3.Connection, job: str, table: TableId) -> tuple[str, ...]:
+def columns_of(connection: SealingConnection, job: str, table: TableId) -> tuple[str, ...]:
     """Return the source columns that the table's load reads."""
     query = "SELECT columns FROM table_state WHERE job = ? AND source = ?"
     return tuple(json.loads(connection.execute(query, (job, str(table))).fetchone()[0]))

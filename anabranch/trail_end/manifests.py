@@ -1,8 +1,10 @@
 """Manifests of a load in a trail: which files have a table's rows, and at which places of the log they were read.
 
 `load/<table>/manifest.json` comes when all chunks of a load of the table are there, in place of the one before;
-`load/complete.json` when the first load of the job has ended. A file that a manifest names never changes. What does not live
-here: the files of rows (chunk_files.py), the load that is under way (ledger.py).
+`load/complete.json` when the first load of the job has ended. A file that a manifest names never changes. In a trail that is
+encrypted the values in it, which are where chunks begin and end, are sealed together with all that it says, checksums of files
+among it; who carries it without a key reads names and sizes. What does not live here: the files of rows (chunk_files.py), the
+load that is under way (ledger.py).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from urllib.parse import quote
 from anabranch.contracts import Bounds
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.ids import TableId
+from anabranch.trail import sealed_files, sealing
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.replica_files import gone_of
@@ -29,6 +32,7 @@ FOLDER = "load"
 FILE = "manifest.json"
 COMPLETE = f"{FOLDER}/complete.json"
 FORMAT = 1
+SEALED = 2  # of a manifest whose values are sealed
 LONGEST = 200  # characters of a folder's name
 AGAIN = "load the table again at the source's site: anabranch load JOB --table T"
 
@@ -81,8 +85,9 @@ def file_of(table: TableId) -> str:
 
 
 def save(trail: Path, manifest: Manifest) -> None:
-    """Put a manifest in place. The files that it names are durable already."""
-    data = {
+    """Put a manifest in place. The files that it names are durable already. Raises TrailKeyMissing."""
+    storage = LocalStorage(trail)
+    data: dict[str, Any] = {
         "format": FORMAT,
         "table": str(manifest.table),
         "generation": manifest.generation,
@@ -90,19 +95,26 @@ def save(trail: Path, manifest: Manifest) -> None:
         "columns": list(manifest.columns),
         "chunks": [_chunk(chunk) for chunk in manifest.chunks],
     }
+    seal, header = sealing.begin(storage, sealed_files.header_for(storage, file_of(manifest.table)))
+    if seal is not None:
+        bounds = [[chunk.pop("lower"), chunk.pop("upper")] for chunk in data["chunks"]]
+        data["format"] = SEALED
+        data["sealed"] = {"header": header, "bounds": seal.text(to_json(bounds), to_json(data))}
     with writing(f"the manifest of {manifest.table}"):
-        LocalStorage(trail).replace(file_of(manifest.table), to_json(data) + b"\n")
+        storage.replace(file_of(manifest.table), to_json(data) + b"\n")
 
 
 def load(trail: Path, table: TableId) -> Manifest | None:
-    """Read a table's manifest; None where its load has not ended. Raises TrailError for a newer format, TrailCorrupt."""
-    data = _read(trail, file_of(table))
+    """Read a table's manifest; None where its load has not ended. Raises TrailError for a newer format, TrailCorrupt,
+    TrailKeyMissing."""
+    data = _read(trail, file_of(table), SEALED)
     if data is None:
         return None
     try:
+        _open(LocalStorage(trail), file_of(table), data)
         chunks = tuple(_read_chunk(chunk) for chunk in data["chunks"])
         return Manifest(table, int(data["generation"]), int(data["version"]), tuple(data["columns"]), chunks)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, sealing.Tampered) as error:
         raise TrailCorrupt(f"{trail / file_of(table)} cannot be read: {error}", hint=AGAIN) from None
 
 
@@ -148,7 +160,20 @@ def parked(trail: Path) -> dict[TableId, str] | None:
         raise TrailCorrupt(f"{trail / COMPLETE} cannot be read: {error}", hint=AGAIN) from None
 
 
-def _read(trail: Path, name: str) -> dict[str, Any] | None:
+def _open(storage: LocalStorage, name: str, data: dict[str, Any]) -> None:
+    """Put the values of a sealed manifest where they stand in another one. Raises sealing.Tampered, TrailKeyMissing,
+    ValueError, KeyError, TypeError."""
+    sealed = data.pop("sealed", None)
+    if sealed is None:
+        sealing.refuse_plain_content(storage, name, read_whole(storage, name))
+        return
+    seal = sealed_files.opened(storage, name, sealed["header"])
+    bounds = json.loads(seal.open_text(str(sealed["bounds"]), to_json(data)))
+    for chunk, (lower, upper) in zip(data["chunks"], bounds, strict=True):
+        chunk |= {"lower": lower, "upper": upper}
+
+
+def _read(trail: Path, name: str, newest: int = FORMAT) -> dict[str, Any] | None:
     storage = LocalStorage(trail)
     try:
         data: dict[str, Any] = json.loads(read_whole(storage, name))
@@ -157,9 +182,9 @@ def _read(trail: Path, name: str) -> dict[str, Any] | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise TrailCorrupt(f"{storage.path(name)} cannot be read: {error}", hint=AGAIN) from None
-    if version > FORMAT:
+    if version > newest:
         hint = "use the release that wrote it, or a later one"
-        raise TrailError(f"{storage.path(name)} has format {version}, this release knows {FORMAT}", hint=hint)
+        raise TrailError(f"{storage.path(name)} has format {version}, this release knows {newest}", hint=hint)
     return data
 
 

@@ -7,7 +7,6 @@ can bring about.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +38,7 @@ from anabranch.trail_end.ledger import (
     state_of,
 )
 from anabranch.trail_end.manifests import Manifest
+from anabranch.trail_end.sealed_texts import SealingConnection
 
 NOTHING = "a trail keeps no notes of a target: ask the job that applies it"
 
@@ -159,13 +159,13 @@ class TrailStore:
                 connection.execute(f"DELETE FROM {table} WHERE job = ? AND source = ?", (job, str(before.source)))
             go_on_numbering(connection, job, before.source, manifests.last_number(self._trail, before.source))
 
-    def _require(self, connection: sqlite3.Connection, job: str, table: TableId, before: TableState | None) -> None:
+    def _require(self, connection: SealingConnection, job: str, table: TableId, before: TableState | None) -> None:
         found = one_state(connection, job, table)
         if (found.place if found else None) != (before.place if before else None):
             hint = "another load of it goes on: let one of them end"
             raise Fenced("the table's state was changed meanwhile", job=job, table=str(table), hint=hint)
 
-    def _through(self, connection: sqlite3.Connection, job: str, state: TableState) -> TableState:
+    def _through(self, connection: SealingConnection, job: str, state: TableState) -> TableState:
         if not state.is_loaded:
             return state
         rows = connection.execute(

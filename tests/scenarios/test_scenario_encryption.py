@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing.servers import Server
+from rigs.hops import applying, hops
 from rigs.scenario import Scenario, wait_until
 from rigs.scenario_postgresql import FromPostgres
 
 WORDS = "a-word-nobody-else-has"
+SMALL_CHUNKS = str(Path(__file__).parents[1] / "rigs" / "small_chunks")
 FILL = "INSERT INTO item SELECT g, '" + WORDS + "' || repeat('w', 100) FROM generate_series({}, {}) g"
 
 
@@ -72,6 +75,46 @@ def test_rows_of_a_large_open_transaction_wait_encrypted(
     running.stop()
     made.assert_identical()
     assert len(made.target_rows("item")) == 39_010 and files_with_rows(made.trail) == []
+
+
+@pytest.mark.quick
+def test_a_trail_between_jobs_tells_no_row_of_its_load_and_is_read_by_the_key(
+    mariadb: Server, scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, and keys where chunks end, stand in no file of either job, of the trail or of a temporary directory, also while
+    a load is killed and goes on. Without its key the job that applies says so once, and loads what it finds by it."""
+    item = "CREATE TABLE item (id VARCHAR(100) PRIMARY KEY, words VARCHAR(200))"
+    rows = ", ".join(f"('{WORDS}-key-{number:05}', '{WORDS} {number}')" for number in range(5000))
+    made = scenario(mariadb, item, f"INSERT INTO item VALUES {rows}")
+    temporary = made.directory / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("PYTHONPATH", f"{SMALL_CHUNKS}:{os.environ.get('PYTHONPATH', '')}")
+    one, other = keys(made.directory)
+    encrypt = '[trail]\nencrypt = {{ key_file = "{}" }}\n'.format
+    way = hops(made, encrypt(one), encrypt(other))
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "trail.load.file=exit@2")
+    running = way.here.start("run")
+    wait_until(lambda: list(way.trail.glob("load/*/manifest.json")), 120, "a manifest", running.tail, running)
+    monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+    made.source.execute(f"UPDATE item SET words = '{WORDS} again' WHERE id < '{WORDS}-key-00100'")
+    away = one.rename(one.with_suffix(".away"))
+    refused = way.there.cli("run", "--until-caught-up", code=7)
+    assert "is encrypted by key" in refused.stderr and "which is not there" in refused.stderr, refused.stderr
+    away.rename(one)
+    applying(made, way.trail, encrypt(one))
+    applied = way.there.start("run")
+    way.there.wait_streaming(applied)
+    way.there.sync(applied)
+    made.source.execute(f"INSERT INTO item VALUES ('{WORDS}-new', '{WORDS}')")
+    way.there.sync(applied)
+    assert files_with_rows(made.directory) == []
+    found = way.here.cli("trail", "rekey", "--json", code=0).json
+    assert list(found["keys"]) == [found["key"]] and found["keys"][found["key"]] > 2, "files of the load are counted"
+    assert "is that of the job that captures into it" in way.there.cli("trail", "rekey", code=2).stderr
+    assert applied.stop().code == 0 and running.stop().code == 0
+    made.assert_identical()
+    assert files_with_rows(made.directory) == []
 
 
 def keys(folder: Path) -> tuple[Path, Path]:

@@ -59,8 +59,6 @@ APPLY = {"source": "trail+file:///srv/t"}
         (CAPTURE, '[[tables]]\nname = "shop.t"\nwhere = "id > 1"', "[[tables]] where of shop.t"),
         (CAPTURE, '[[tables]]\nname = "shop.t"\ncolumns = { rename = { a = "b" } }', "[[tables]] rename of shop.t"),
         (CAPTURE, '[load]\nexisting = "empty"', '[load] existing = "empty"'),
-        (CAPTURE, '[trail]\nencrypt = { key_env = "K" }', "[trail] encrypt"),
-        (APPLY, '[trail]\nencrypt = { key_env = "K" }', "[trail] encrypt"),
         (APPLY, "[trail]\nload_limit_gb = 1", "[trail] load_limit_gb"),
         ({}, "[trail]\nload_limit_gb = 0.5", "[trail] load_limit_gb"),
         (CAPTURE, "[trail]\nload_limit_gb = 0", "load_limit_gb"),
