@@ -61,9 +61,11 @@ class Database:
 
     - `name`: the URL's scheme; `title`: as people write it; `nicknames`: wrong schemes, for "did you mean".
     - `roles`: what the connector can be. `options`: role -> module and class of its Options.
-    - `url_options`: what may stand in a URL's query. `has_databases`: a connection is to one of several databases, each of
+    - `url_options`: what may stand in a URL's query; `option_values`: what some of them may be.
+    - `has_databases`: a connection is to one of several databases, each of
       which can be an end; where it is not, all databases of a server are one end.
     - `may_be_anonymous`: its URL may name no user. `has_brokers`: it may name several addresses, any of which will do.
+      `has_standbys`: it may name several, of which each connection takes the server that can be written.
     - `keeps_changes`: as a target it takes changes alone, whatever the job file says.
     - `empties_by`: how a target empties a table inside a transaction, where the job file does not say.
     - `extra`: the installation's extra that has the driver.
@@ -77,15 +79,22 @@ class Database:
     nicknames: tuple[str, ...] = ()
     url_options: tuple[str, ...] = SSL_FILES
     ssl_modes: tuple[str, ...] = ()
+    option_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     needs_user: bool = True
     has_databases: bool = False
     may_be_anonymous: bool = False
     has_brokers: bool = False
+    has_standbys: bool = False
     keeps_changes: bool = False
     empties_by: Literal["truncate", "delete"] = "truncate"
     extra: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     module: str = ""
+
+    @property
+    def has_addresses(self) -> bool:
+        """Return whether its URL may name several addresses."""
+        return self.has_brokers or self.has_standbys
 
     @property
     def is_one_end(self) -> bool:

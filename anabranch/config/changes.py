@@ -90,7 +90,7 @@ TEXTS_AS_JSON = frozenset(f"[{TARGET}.{OPTIONS}] {key}" for key in ("arrays", "c
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """Return the differences that need tables to be loaded again; empty = the job may go on."""
     ends = [
-        _changed(WHERE, _plain(old["source"]), _plain(new["source"])),
+        None if _is_one(old["source"], new["source"]) else Change(WHERE, old["source"], new["source"]),
         _changed(FORM, *(some.get("form", "rows") for some in (old, new))),
         *(_option(old, new, role, key) for role, key in _options(old, new)),
         _changed("[ddl] ghost_tables", *(some.get("ghosts", []) for some in (old, new))),
@@ -100,9 +100,19 @@ def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Chan
     return [change for change in found if change is not None]
 
 
-def _plain(source: str) -> str:
-    """Remove the brackets of an IPv6 host, as former releases stored it."""
-    return re.sub(r"^(\w+://)\[([^]/]*)\]", r"\1\2", source)
+def _is_one(before: str, after: str) -> bool:
+    """Return whether two sources are one: a server may join those that a URL names, or leave them. What is read there is
+    compared with the trail by whoever reads it."""
+    places = [re.fullmatch(r"(\w+)://(.*)/([^/]*)", one) for one in (before, after)]
+    old, new = (found and (found[1], found[3], _plain(found[2])) for found in places)
+    if not old or not new:
+        return before == after
+    return old[:2] == new[:2] and not old[2].isdisjoint(new[2])
+
+
+def _plain(place: str) -> set[str]:
+    """Return addresses without the brackets of an IPv6 host, as former releases stored it."""
+    return {re.sub(r"^\[([^]/]*)\]", r"\1", one) for one in place.split(",")}
 
 
 def _options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str]]:

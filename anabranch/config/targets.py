@@ -39,14 +39,18 @@ def shared_in(config: JobConfig) -> Iterator[Found]:
     """Yield targets that share a database with another one, whose state they would overwrite."""
     seen: dict[tuple[object, ...], str] = {}
     for name, end in config.ends.items():
-        host = end.option("unix_socket") or ("localhost" if end.host.lower() in HERE else end.host.lower())
-        place = (end.scheme, host, end.port, _database_of(end))
-        if place in seen:
+        places = [(end.scheme, _host_of(one), one.port, _database_of(end)) for one in end.each]
+        if place := next((place for place in places if place in seen), None):
             number = next(number for number, one in enumerate(config.targets) if one.name == name)
             what = "server" if registry()[end.scheme].is_one_end else "database"
             problem = Problem(f"{name} is the {what} of {seen[place]}", expected=f"a {what} for each target")
             yield ("targets", number, "url"), problem
-        seen.setdefault(place, name)
+        for place in places:
+            seen.setdefault(place, name)
+
+
+def _host_of(end: Endpoint) -> str:
+    return end.option("unix_socket") or ("localhost" if end.host.lower() in HERE else end.host.lower())
 
 
 def _database_of(end: Endpoint) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from anabranch.databases import Database, public, registry
 from anabranch.errors import Problem
@@ -90,6 +90,12 @@ class _Parser:
         if name == "ssl_mode" and value.lower() not in modes and value.lower().replace("-", "_") not in modes:
             nearest = get_close_matches(value.lower(), modes, 1)
             self.fail(f"unknown ssl_mode {value!r} in the URL", f"one of {', '.join(modes)}", "".join(nearest))
+        values = registry()[scheme].option_values.get(name)
+        if values is not None and value not in values:
+            nearest = get_close_matches(value, values, 1)
+            self.fail(
+                f"{name} of the URL is not one that a job can use", f"one of {', '.join(values)}", "".join(nearest)
+            )
         return value
 
 
@@ -114,7 +120,7 @@ def parse_url(
 
 def _endpoint(parser: _Parser, scheme: Database, text: str, needs_database: bool) -> Endpoint | None:
     try:
-        parts = urlsplit(text)
+        parts, several = _cut(text)
     except ValueError:
         parser.fail("not a URL", f"scheme://user:${{PASSWORD}}@host:port/database; {_ENCODE}")
         parser.variables(text)
@@ -125,12 +131,12 @@ def _endpoint(parser: _Parser, scheme: Database, text: str, needs_database: bool
         return None
     login, _, address = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    host, port = (address, "") if scheme.has_brokers and "," in address else _address(address)
-    host = ",".join(_brokers(parser, host, scheme.port)) if "," in host else host
+    host, port = ("", "") if several else _address(address)
+    host = ",".join(_addresses(parser, several, scheme)) if several else host
     database = parts.path.removeprefix("/")
     endpoint = Endpoint(
         scheme=parts.scheme,
-        host=parser.fill(host),
+        host=host if several else parser.fill(host),
         port=parser.port(port, scheme.port),
         user=parser.fill(user),
         password=parser.fill(password),
@@ -164,8 +170,23 @@ def _address(text: str) -> tuple[str, str]:
     return host, port
 
 
-def _brokers(parser: _Parser, text: str, port: int) -> Iterator[str]:
+def _cut(text: str) -> tuple[SplitResult, str]:
+    """Split a URL; several addresses come beside it, since brackets around one of them are nothing that urlsplit() takes
+    everywhere. Raises ValueError."""
+    scheme, _, rest = text.partition("://")
+    before = re.split("[/?#]", rest, maxsplit=1)[0]
+    login, at, address = before.rpartition("@")
+    if "," not in address:
+        return urlsplit(text), ""
+    return urlsplit(f"{scheme}://{login}{at}several{rest[len(before) :]}"), address
+
+
+def _addresses(parser: _Parser, text: str, scheme: Database) -> Iterator[str]:
     """Yield several addresses, each with its port."""
+    if not scheme.has_addresses:
+        parser.fail("the URL names several addresses", "one host, and one port after it")
+        return
+    port = scheme.port
     for address in text.split(","):
         host, number = _address(address)
         shown = f"[{host}]" if ":" in host else parser.fill(host)
@@ -182,6 +203,8 @@ def _complete(parser: _Parser, endpoint: Endpoint, needs_database: bool) -> None
         parser.fail("the URL names no user", f"{endpoint.scheme}://user:${{PASSWORD}}@host/…")
     if not endpoint.host and not endpoint.option("unix_socket"):
         parser.fail("the URL names no host", "a host after the @, or the option unix_socket")
+    if "," in endpoint.host and endpoint.option("unix_socket"):
+        parser.fail("the URL names several addresses, and unix_socket", "one of the two")
     if needs_database and not endpoint.database:
         parser.fail("the URL names no database", f"{endpoint.scheme}://user:${{PASSWORD}}@host:port/database")
     if "/" in endpoint.database:

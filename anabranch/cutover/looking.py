@@ -112,7 +112,9 @@ def _lag(ends: Ends, terms: Terms, following: Following) -> CheckResult:
 def _one_server(job: JobView) -> Iterator[CheckResult]:
     """Yield a finding where both ends are one server, and a fence shuts it as a whole."""
     source, target = job.config.source.endpoint, job.endpoint
-    if registry()[source.scheme].is_one_end and source.place == target.place:
+    if registry()[source.scheme].is_one_end and not {one.place for one in source.each}.isdisjoint(
+        one.place for one in target.each
+    ):
         said = "source and target are one server, and the fence shuts all of it"
         yield CheckResult("cutover.fence", FAILED, said, "end the application's writes by hand instead")
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 from psycopg.types.numeric import FloatLoader
 
 from anabranch.config.url import parse_url
-from anabranch.connectors.postgresql.connection import parameters, settle
+from anabranch.connectors.postgresql.connection import opened, settle
 from anabranch.errors import ConfigError, Overtaken, StateError
 from anabranch.manager.store_contract import Values
 from anabranch.manager.store_dialect import of_postgresql
@@ -153,9 +153,8 @@ def endpoint_of(url: str, environment: Mapping[str, str]) -> Endpoint:
 
 def _connected(endpoint: Endpoint) -> Connection:
     """Return a session as the store needs it. Raises psycopg.Error, StateError."""
-    made = psycopg.connect(
-        **parameters(endpoint, APPLICATION), autocommit=True, row_factory=_rows, prepare_threshold=None
-    )
+    options = {"autocommit": True, "row_factory": _rows, "prepare_threshold": None}
+    made = cast("Connection", opened(endpoint, APPLICATION, **options)[0])
     made.adapters.register_loader("numeric", FloatLoader)  # sums, which SQLite has as floats
     with _closed_where_it_fails(made):
         if (refusal := settle(made)) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ USUAL = EndLimits()
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of one end of a job. `database` may be "" for a source (rules name schemas). `options` come from the
-    URL's query, e.g. `ssl_ca`, `ssl_mode`, `unix_socket`. `variables`: what `${…}` in options of the job file is looked up in,
+    URL's query, e.g. `ssl_ca`, `ssl_mode`, `unix_socket`. `host` has several addresses where the
+    URL has: `db1:5432,db2:5432`. `variables`: what `${…}` in options of the job file is looked up in,
     None for the environment of the process.
     """
 
@@ -45,6 +46,14 @@ class Endpoint:
         return dict(self.options).get(name, default)
 
     @property
+    def each(self) -> tuple[Endpoint, ...]:
+        """Return the endpoint once for each address that the URL names, in its order."""
+        if "," not in self.host:
+            return (self,)
+        places = (_address(one, self.port) for one in self.host.split(",") if one)
+        return tuple(replace(self, host=host, port=port) for host, port in places)
+
+    @property
     def place(self) -> str:
         """`db1:3306`, `[::1]:3306`, several of them as the URL has them, or the path of a socket."""
         if "," in self.host:
@@ -56,3 +65,11 @@ class Endpoint:
         if not (self.host or self.user or self.options):  # no server: the path of a trail
             return f"{self.scheme}://{self.database}"
         return f"{self.scheme}://{self.user}@{self.place}/{self.database}"
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    """Split `db1:3306`, `[::1]:3306`, or a host alone, which has the usual port."""
+    host, _, number = text.rpartition(":")
+    if text.endswith("]") or not number.isdigit() or (":" in host and not host.startswith("[")):
+        host, number = text, str(port)
+    return host.strip("[]"), int(number)

@@ -156,6 +156,8 @@ class Scenario:
     name: str = "shop"
     source_at: tuple[str, int] | None = None
     target_at: tuple[str, int] | None = None
+    source_addresses: str = ""  # several, as the URL has them
+    target_addresses: str = ""
     user: tuple[str, str] | None = None
     target_user: tuple[str, str] | None = None
     prefix: tuple[str, ...] = ()  # what every command is started with
@@ -217,13 +219,15 @@ class Scenario:
         """A job over the whole source database; `text` is added to the file."""
         source, target = self.source.server, self.target.server
         at, to = self.source_at or (source.host, source.port), self.target_at or (target.host, target.port)
+        source_place = self.source_addresses or f"{at[0]}:{at[1]}"
+        target_place = self.target_addresses or f"{to[0]}:{to[1]}"
         user = self.user[0] if self.user else source.user
         target_user = self.target_user[0] if self.target_user else target.user
         rules = rules or f'[[rules]]\ninclude = ["{self.schema}.*"]\ntarget = "{self.there}.{{table}}"\n'
         self.job_file.write_text(
             f'name = "{self.name}"\n'
-            f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}{self.source_path}"\n'
-            f'[target]\nurl = "{target.name}://{target_user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target_path}"\n'
+            f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{source_place}{self.source_path}"\n'
+            f'[target]\nurl = "{target.name}://{target_user}:${{{TARGET_SECRET}}}@{target_place}/{self.target_path}"\n'
             f"{rules}{text}\n" + ("" if "[spark]" in text else f'[spark]\nmaster = "{spark}"\n')
         )
 

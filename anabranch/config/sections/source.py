@@ -34,7 +34,8 @@ class Source(Section):
     endpoint: SourceUrl = Field(alias="url")
     """`mysql://` or `mariadb://user:${PASSWORD}@host:port`, `postgresql://user:${PASSWORD}@host:port/database`. `${NAME}` is
     an environment variable, put in after the URL is cut into parts and taken literally. Options go into the query: `ssl_ca`,
-    `ssl_cert`, `ssl_key`, `ssl_mode`, `unix_socket`."""
+    `ssl_cert`, `ssl_key`, `ssl_mode`, `unix_socket`. A server and its standbys stand in it as `host:port,host:port`
+    ([more](../howto/several-servers.md))."""
     leave_out: list[Annotated[str, AfterValidator(_origin)]] = []
     """Origins whose transactions are not replicated: `"anabranch:NAME"` for what the job NAME writes to this source, so that
     two jobs may go opposite ways between the same tables ([both ways](../howto/replicate-both-ways.md)). Also origins that

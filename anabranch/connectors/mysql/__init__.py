@@ -11,6 +11,7 @@ DATABASE = Database(
     port=3306,
     roles=(SOURCE, TARGET),
     ssl_modes=("disabled", "preferred", "required", "verify_ca", "verify_identity"),
+    has_standbys=True,
     empties_by="delete",  # TRUNCATE commits by itself: https://dev.mysql.com/doc/refman/8.0/en/implicit-commit.html
     extra="mysql",
     options={

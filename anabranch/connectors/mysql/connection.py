@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ import pymysql
 from anabranch import log
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
 from anabranch.connectors.mysql.lookout import MysqlLookout
+from anabranch.connectors.mysql.primary import choose
 from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, Pin, pinning
 from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
@@ -58,7 +60,12 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
 
 
 def opened(endpoint: Endpoint, kind: type[Some], pins: Mapping[str, Pin], **driver: Any) -> Some:
-    """Return a connection of this class, with these settings; errors of the driver pass."""
+    """Return a connection of this class, with these settings, of several addresses to the one that `primary.py` chooses;
+    errors of the driver pass."""
+    return choose(endpoint, lambda one: _opened(one, kind, pins, **driver))
+
+
+def _opened(endpoint: Endpoint, kind: type[Some], pins: Mapping[str, Pin], **driver: Any) -> Some:
     settings: dict[str, Any] = {
         "user": endpoint.user,
         "password": endpoint.password.encode(),
@@ -87,9 +94,12 @@ def opened(endpoint: Endpoint, kind: type[Some], pins: Mapping[str, Pin], **driv
 
 def watch(endpoint: Endpoint, connection: Connection) -> None:
     """Have what the connection waits for told."""
+    here = endpoint
+    if len(endpoint.each) > 1:  # whoever looks has to ask this server
+        here = replace(endpoint, host=connection.host, port=connection.port)
     session = Session(connection.thread_id(), is_busy, cut)
     patience = Patience(endpoint.limits.connect, endpoint.limits.silence)
-    register(str(endpoint), connection, session, partial(_lookout, endpoint), patience)
+    register(str(endpoint), connection, session, partial(_lookout, here), patience)
 
 
 def _lookout(endpoint: Endpoint) -> MysqlLookout:

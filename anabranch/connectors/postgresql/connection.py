@@ -17,10 +17,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.errors import PASSED_ON, translated
+from anabranch.connectors.postgresql import PRIMARY, ROLE
+from anabranch.connectors.postgresql.errors import PASSED_ON, Meaning, describe, meaning, translated
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.settings import DEMANDED, later_pins, startup_options
 from anabranch.connectors.postgresql.told import tell
+from anabranch.connectors.sql.servers import NONE_FITS, in_order, remember
 from anabranch.errors import ConfigError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -55,8 +57,7 @@ NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False) -> Connection:
     """Return a session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
-        settings = parameters(endpoint, application_name)
-        connection = psycopg.connect(**settings, autocommit=True)
+        connection, settings = opened(endpoint, application_name, autocommit=True)
         tell(connection, endpoint, application_name)
         refusal = settle(connection)
         if application_name.startswith(LIMITED) and not refusal:
@@ -67,6 +68,29 @@ def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False)
         raise TargetError(f"{endpoint.place}: {refusal[0]}", hint=refusal[1])
     watch(str(endpoint), connection, settings, endpoint.limits)
     return connection
+
+
+def opened(endpoint: Endpoint, application_name: str, **more: Any) -> tuple[Connection, dict[str, Any]]:
+    """Return a connection as libpq opens it, and the parameters of another one to the same server.
+
+    Of several addresses the first is taken whose server is the primary; those that are away, or standbys, are passed over,
+    while a server that refuses us is not. Raises psycopg.Error.
+    """
+    order, passed = in_order(endpoint), list[str]()
+    for one in order:
+        settings = parameters(one, application_name)
+        if len(order) > 1 or endpoint.option(ROLE):
+            settings[ROLE] = endpoint.option(ROLE, PRIMARY)
+        try:
+            connection = psycopg.connect(**settings, **more)
+        except psycopg.Error as error:
+            if len(order) == 1 or meaning(error)[0] is not Meaning.AWAY:
+                raise
+            passed.append(f"{one.place}: {describe(error)}")
+            continue
+        remember(endpoint, one)
+        return connection, settings
+    raise psycopg.OperationalError(NONE_FITS + "; ".join(passed))
 
 
 def settle(connection: Connection, walsender: bool = False, at_source: bool = False) -> tuple[str, str] | None:

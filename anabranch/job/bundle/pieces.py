@@ -138,7 +138,8 @@ def _names(job: JobView, status: Status | None) -> Iterator[str]:
     config = job.config
     yield from (config.name, os.uname().nodename, *config.ends, *(str(entry.id) for entry in config.tables))
     for end in (config.source.endpoint, *config.ends.values()):
-        yield from (end.scheme, end.place, end.host, end.database, f"{end.host}:{end.port}")
+        for one in (end, *end.each):
+            yield from (one.scheme, one.place, one.host, one.database, f"{one.host}:{one.port}")
     for target in status.targets if status else ():
         for table in target.tables:
             yield from (table.source, table.target)

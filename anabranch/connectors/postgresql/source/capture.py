@@ -33,6 +33,7 @@ from anabranch.connectors.postgresql.source.slots import members
 from anabranch.connectors.postgresql.source.streamed import NeedsWhole, RedefinedWithin
 from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
+from anabranch.connectors.sql.servers import current
 from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
 from anabranch.model.column_changes import TOLD_BY_ROWS
@@ -376,7 +377,7 @@ class WalReader:
         timeout = int(one(connection, _TIMEOUT)) / 1000
         # While it decodes what is not ours a server answers late, or, with other plugins, not at all.
         knows_progress = self._decoder.plugin == PGOUTPUT and timeout > 0
-        self._silence = Silence(self._endpoint, timeout if knows_progress else math.inf)
+        self._silence = Silence(current(self._endpoint), timeout if knows_progress else math.inf)
 
     def _refuse_passed(self, slot: Slot | None, place: Place) -> None:
         at, name = lsn_text(place.lsn), self._options.name

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.connection import Connection, limit_statements, one, parameters, settle, table_name
+from anabranch.connectors.postgresql.connection import Connection, limit_statements, one, opened, settle, table_name
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.positions import lsn_of
@@ -44,8 +43,7 @@ def open_session(endpoint: Endpoint, what: str = NAME, limited: bool = True) -> 
     """Return a session that commits each statement. `limited`: its statements may not take longer than the job says. Raises
     SourceUnavailable, or SourceError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
-        settings = parameters(endpoint, what)
-        connection = psycopg.connect(**settings, autocommit=True)
+        connection, settings = opened(endpoint, what, autocommit=True)
         tell(connection, endpoint, what)
         refuse_unsettled(connection, endpoint)
         if limited:

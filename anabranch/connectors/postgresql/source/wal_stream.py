@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import psycopg
 from psycopg import pq
 
-from anabranch.connectors.postgresql.connection import Connection, parameters
+from anabranch.connectors.postgresql.connection import Connection, opened
 from anabranch.connectors.postgresql.quoting import literal, quote
 from anabranch.connectors.postgresql.source.connection import NAME, refuse_unsettled
 from anabranch.connectors.postgresql.source.errors import translate, translated
@@ -39,9 +39,8 @@ class WalStream:
     def __init__(self, endpoint: Endpoint, is_stored: bool = False) -> None:
         """Connect. `is_stored`: text is to come as it is stored. Raises SourceUnavailable, SourceError."""
         with translated(f"cannot connect to {endpoint} for replication"):
-            self._connection: Connection = psycopg.connect(
-                **parameters(endpoint, NAME), replication="database", autocommit=True
-            )
+            self._connection: Connection
+            self._connection, _ = opened(endpoint, NAME, replication="database", autocommit=True)
             refuse_unsettled(self._connection, endpoint, walsender=True)
             self._pg = self._connection.pgconn
             self.encoding, self.codec = server_encoding(self._connection), "utf-8"
