@@ -179,6 +179,8 @@ POINTS = {
     "apply.window": "a table's window ends with the epoch that is committed next",
     "apply.reread": "rows were read from the source again, the target does not have them yet",
     "apply.repair": "rows that differ were read from the source, the target does not have them yet",
+    "apply.pair.stands": "a column that comes to a table of a pair was found at the target, nothing is noted of it",
+    "apply.pair.filled": "a row that won over one with a column that it lacks has the column's default, in the open epoch",
     "apply.pair.due": "older rows behind deletes of the other site are about to be removed",
     "apply.pair.standing": "rows that stood against the other site are about to be written again",
     "apply.pair.stood": "rows that stood against the other site are written again, this process does not know",

@@ -20,6 +20,7 @@ from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table
 from anabranch.apply.creating import Creating
 from anabranch.apply.decided import AS_IT_IS, Decided, passed, rule_of
 from anabranch.apply.feed import altering_at
+from anabranch.apply.pair_altering import agreed
 from anabranch.apply.progress import Progress
 from anabranch.apply.stage import Parked
 from anabranch.apply.still_followed import is_apart, still_followed
@@ -136,7 +137,7 @@ class Altering:
                 del found[refusal.table]
         for table, one in found.items():
             self._tell(one, barriers[table])
-        if refused or created or not all(map(self._keeps_up_with, found.values())):
+        if refused or created or self.progress.settings.ddl_from or not all(map(self._keeps_up_with, found.values())):
             self._look_anew()
 
     def carry_out_behind(self, sequence: int, group: Sequence[TableState]) -> list[TableState]:
@@ -292,10 +293,14 @@ class Altering:
         try:
             altered = altered_table(former, (schema, target), barrier.untold, actions, self.fits)
             refuse_aside(altered, state.facts.set_aside)
+            if (site := self.progress.settings.ddl_from) and not not_yet:
+                altered = agreed(self.writer, altered, actions, site, self.progress.job)
         except Stops as line:
             raise self._stopped(barrier, str(line)) from None
         except NotFollowed as why:
             raise NotAltered(table, not_yet or str(why)) from None
+        except Conflict as why:  # of a column that cannot be made
+            raise NotAltered(table, why.what) from None
         if not_yet:
             raise NotAltered(table, not_yet)
         if isinstance(self.writer, AltersTables):

@@ -44,7 +44,7 @@ class Removed:
 class Verdict:
     """A decision. `changes` carry it out. `stands`: what the source's keys did to children has to follow. `removed`: the delete
     of a row of a pair, for what comes behind it at the other site (pair_deletes.py). `again`: the target's row stands against
-    the other site, and goes there (pair_standing.py)."""
+    the other site, and goes there (pair_standing.py). `wins`: the change's row takes the whole place of one that is there."""
 
     changes: tuple[RowChange, ...]
     stands: bool = True
@@ -53,6 +53,7 @@ class Verdict:
     found: Texts | None = None
     removed: Removed | None = None
     again: Again | None = None
+    wins: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,11 +148,11 @@ class Decider:
             return Verdict(added, stands=False, kind=kind, decision="target", found=there.values)
         if is_insert:
             instead = replace(change, operation=UPDATE, old_key=key, values={**change.values, **sums})
-            return Verdict((instead,), kind="exists", decision="source", found=there.values)
+            return Verdict((instead,), kind="exists", decision="source", found=there.values, wins=True)
         instead = replace(change, values={**whole, **sums})  # also what it left as it was: the target's may be another
         if self._is_newer(change, key, there, Age(policy.newest_by, change.before[policy.newest_by])):
-            return Verdict((instead,), kind="differs", decision="source", found=there.values)
-        return Verdict((instead,))
+            return Verdict((instead,), kind="differs", decision="source", found=there.values, wins=True)
+        return Verdict((instead,), wins=True)
 
     def _stays(self, change: RowChange, policy: ConflictPolicy, key: Texts, age: Age) -> Verdict | None:
         """Decide a change at the site that wins in the table: what is there stays, unless the change was made from it. Return

@@ -15,6 +15,7 @@ from anabranch.apply.aside.set_row_aside import set_aside
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.images import END, sequence_of
 from anabranch.apply.pair import refuse_cascades, refuse_emptied
+from anabranch.apply.pair_altering import fill_come
 from anabranch.apply.pair_deletes import note_deleted
 from anabranch.apply.pair_standing import note_standing
 from anabranch.apply.progress import Progress
@@ -110,6 +111,8 @@ class RowByRow:
             verdict = self._inserted(step, decider, verdict)
         else:
             self._change(verdict)
+        if verdict.wins:
+            fill_come(step.change.table, step.policy, verdict.changes[0].old_key, writer)
         if verdict.removed is not None:
             note_deleted(self.progress.job, writer, step.change, verdict.removed.age)
         if verdict.again is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from anabranch.apply.abilities import MergeWriter
 from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.pair_altering import refuse_come
 from anabranch.apply.stage import Stage
 from anabranch.apply.work import Work
 from anabranch.contracts import Cascader
@@ -17,13 +18,14 @@ PlannedStage = tuple[Stage, Sequence[TableNet | StagedNet]]
 
 def carry_out_stages(planned: Sequence[PlannedStage], writer: MergeWriter, work: Work) -> None:
     """Carry out each stage with its nets, which may be staged. Raises Conflict; and NeedsSlowWay if rows have to be
-    read again which a later stage was planned with."""
+    read again which a later stage was planned with, or lack columns that have come at the target."""
     for number, (stage, nets) in enumerate(planned, 1):
         if stage.truncates:
             writer.truncate(stage.truncates, work.context.truncate)
             reach("apply.truncated")
         noted: list[TargetTable] = []
         for place, net in enumerate(nets):
+            refuse_come(net.table, work.followed(net.table.source).on_conflict, writer)
             noted += carry_out_cascades(stage.ahead.get(place, ()), writer, work)
             noted += [net.table] if work.reread(net.table.source, _merge(net, writer)) else []
         noted += carry_out_cascades(stage.cascades, writer, work)

@@ -25,6 +25,7 @@ class ApplySettings:
         False  # park tables with rows of a pair whose unique values another row has, whatever else stops
     )
     twin: str = ""  # the job that goes the other way, where both take deletes (K23)
+    ddl_from: str = ""  # the site of a pair at which columns are added; "": they are at neither
     sets_aside: bool = False  # set single refused rows aside, where nothing depends on them
     aside_limit: int = 1000  # changes of a table that may be set aside
     rests: bool = False  # leave the checkpoint where it is while the log has nothing for us: another job reads it (K21)

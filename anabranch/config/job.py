@@ -26,7 +26,7 @@ from anabranch.config.sections.ddl import ADDITIVE, IN_MESSAGES, Ddl
 from anabranch.config.sections.load import Load
 from anabranch.config.sections.metrics import Metrics
 from anabranch.config.sections.observe import Observe
-from anabranch.config.sections.pair import Pair, refuse_misfits, refuse_sums
+from anabranch.config.sections.pair import Pair, refuse_changes, refuse_misfits, refuse_sums
 from anabranch.config.sections.retry import Retry
 from anabranch.config.sections.reverse import Reverse
 from anabranch.config.sections.rules import Rule
@@ -40,7 +40,7 @@ from anabranch.config.sections.types_at_target import Types
 from anabranch.config.values import JobName
 from anabranch.databases import SOURCE, TARGET, Options, registry
 from anabranch.errors import Problem
-from anabranch.model.column_changes import UNSAID, Actions, ColumnChange, TableActions
+from anabranch.model.column_changes import APPLY, Actions, ColumnChange, TableActions
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import jobs_among
@@ -89,11 +89,7 @@ class JobConfig(Section):
         if self.pair is not None:
             several = bool(self.targets)
             refuse_misfits(self.pair, self.name, self.source, several, self.apply, self.load, self.tables)
-            for said in self.ddl.every(usual={}):
-                for kind in sorted(said.followed):
-                    usual = UNSAID[kind]
-                    expected = f'"{usual}": both sites have to be altered before either of them writes such rows'
-                    raise refuse(Problem(f"{said.line(kind)} beside [pair]", expected=expected))
+            refuse_changes(self.pair, self.ddl)
         else:
             refuse_sums(self.tables)
         return self
@@ -181,9 +177,12 @@ class JobConfig(Section):
         return self._home.absolute() / self.name
 
     def column_actions(self, table: TableId) -> TableActions:
-        """Return what becomes of each kind of change of a table's columns. A job of a pair parks all, a way back what its file
-        does not name."""
-        return self.ddl.of(table, self._usual)
+        """Return what becomes of each kind of change of a table's columns. A job of a pair parks all but what comes by way of
+        `[pair] ddl_from`, a way back what its file does not name."""
+        found = self.ddl.of(table, self._usual)
+        if self.pair is not None and self.pair.is_altered_first:
+            return found.made_first("[pair] ddl_from")
+        return found
 
     def followed_changes(self, table: TableId) -> frozenset[ColumnChange]:
         """Return the kinds of changes behind which a table may go on."""
@@ -197,6 +196,8 @@ class JobConfig(Section):
     @property
     def _usual(self) -> Actions:
         """Return what becomes of changes that the file says nothing of."""
+        if self.pair is not None and self.pair.ddl_from:
+            return {ColumnChange.ADD: APPLY}
         if self.pair or self.is_way_back or self.has_change_tables:
             return {}
         return IN_MESSAGES if self.has_messages else ADDITIVE

@@ -42,7 +42,7 @@ from anabranch.contracts.log import (
     UncommittedReader,
     ValueGuard,
 )
-from anabranch.contracts.pair import OlderRow, PairCatalog, PairWriter, RowAgain
+from anabranch.contracts.pair import AltersPair, ComingColumns, OlderRow, PairCatalog, PairWriter, RowAgain
 from anabranch.contracts.progress_view import ShowsProgress
 from anabranch.contracts.reader import (
     ComputedReader,
@@ -140,6 +140,7 @@ from anabranch.model.value_rules import ValueRules
 
 __all__ = [
     "AlteringDialect",
+    "AltersPair",
     "AltersTables",
     "AppendTarget",
     "Appender",
@@ -153,6 +154,7 @@ __all__ = [
     "Checks",
     "CleansUp",
     "ClockCatalog",
+    "ComingColumns",
     "ComparingSource",
     "ComputedReader",
     "ComputingReader",

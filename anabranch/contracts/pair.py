@@ -3,13 +3,14 @@ at its source. Abilities: not every database has them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.pair_notes import DeletedRow, PairNotes, StandingRow
 
 if TYPE_CHECKING:
+    from anabranch.rows.altered import AlteredTable
     from anabranch.rows.conflict import FoundRow, NotedConflict, Texts
     from anabranch.rows.net import RowChange, TargetTable
 
@@ -82,6 +83,30 @@ class PairWriter(Protocol):
 
     def forget_notes(self, job: str, deleted: Collection[str], cleared: Collection[str]) -> None:
         """Remove notes with these ids; nothing happens for those that are gone. Not inside an epoch."""
+
+
+class ComingColumns(Protocol):
+    """Sees to columns that come to a table of a pair at one site first, and then at the other, while both write it."""
+
+    def standing(self, altered: AlteredTable) -> Mapping[str, str]:
+        """Return, by the source's name, those of the columns that came which the target's table has already, each with what is
+        other about it than if it were made now: "" for nothing. Not inside an epoch. Raises Conflict where a column cannot be
+        made."""
+
+    def beside(self, table: TargetTable) -> Sequence[str]:
+        """Return the columns of the target's table that are neither written by the job nor computed. Inside an epoch: the table
+        keeps its columns until that ends."""
+
+    def fill(self, table: TargetTable, key: Texts, columns: Sequence[str]) -> None:
+        """Give the row with this key the defaults of these columns, as a row has that was written without them. Inside an
+        epoch. Raises Conflict where the row cannot have them."""
+
+
+@runtime_checkable
+class AltersPair(Protocol):
+    """Lets a Writer alter tables of a pair; an ability that not all have."""
+
+    def coming(self) -> ComingColumns: ...
 
 
 @runtime_checkable

@@ -157,6 +157,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         parks=apply.on_error != "stop",
         parks_taken=job.config.pair is not None and job.config.pair.on_unique_conflict == "park",
         twin=twin_of(job),
+        ddl_from=(job.config.pair.ddl_from or "") if job.config.pair is not None else "",
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
         actions=job.config.column_actions,

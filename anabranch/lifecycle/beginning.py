@@ -181,5 +181,6 @@ def pair_facts(job: JobView) -> dict[str, str]:
     winning = {entry.id: entry.wins for entry in job.config.tables if entry.wins is not None}
     wins = {job.rules.target_table(one).target: winning[one.id] for one in included if one.id in winning}
     deletes = said_of_deletes(pair.deletes, any(delta.values()))
-    noted = Pairing(pair.site, pair.other, pair.winner, pair.twin, newest_by, delta, deletes, wins)
+    ends = pair.site, pair.other, pair.winner, pair.twin
+    noted = Pairing(*ends, newest_by, delta, deletes, wins, pair.ddl_from or "")
     return {PAIR: noted.as_text()}

@@ -127,6 +127,7 @@ def _twin(name: str, pair: Pair, twin: SourceWriter | None, columns: Mapping[Tab
         ("other", theirs.other, pair.site),
         ("winner", theirs.winner, pair.winner),
         ("twin", theirs.twin, name),
+        ("ddl_from", theirs.ddl_from, pair.ddl_from or ""),
         ("deletes", theirs.deletes, said_of_deletes(pair.deletes, any(told.delta for told in columns.values()))),
     ):
         if is_so != should:
@@ -159,6 +160,8 @@ def _named_site(site: str) -> str:
 
 def _settings(name: str, pair: Pair) -> str:
     lines = {"site": pair.other, "other": pair.site, "winner": pair.winner, "twin": name}
+    if pair.ddl_from:
+        lines["ddl_from"] = pair.ddl_from
     text = ", ".join(f'{key} = "{value}"' for key, value in lines.items())
     return f'in its job file: [pair] {text}; [source] leave_out = ["{origin_of(name)}"]'
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 APPLY, KEEP, IGNORE, PARK = "apply", "keep", "ignore", "park"
 EXACT, STOP, ASK = "apply_if_exact", "stop", "ask"
+THERE = "there"  # no word of a job file: the change has come at the target first, and is looked for there
 RENAME = "rename"  # of a table that is dropped: keep it under another name
 IGNORED = "left out at the target"  # what is said of columns that come and are ignored
 DDL = "[ddl]"  # the section of the job file that decides where no other does
@@ -83,6 +84,13 @@ class TableActions:
     def followed(self) -> frozenset[ColumnChange]:
         """The kinds behind which a table goes on by another definition."""
         return frozenset(kind for kind in ColumnChange if self.of(kind) not in (PARK, UNSAID[kind]))
+
+    def made_first(self, said: str) -> TableActions:
+        """Return the words of a job whose target gets such changes before its source does; `said`: what in its file says so."""
+        there = [kind for kind in self.followed if self.of(kind) == APPLY]
+        return TableActions(
+            {**self.actions, **dict.fromkeys(there, THERE)}, {**self.said, **dict.fromkeys(there, said)}
+        )
 
     def answered(self, decision: str) -> TableActions:
         """Return what becomes of each kind once a person has decided about those that are asked for; the others stay as the

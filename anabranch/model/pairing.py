@@ -24,7 +24,8 @@ class Pairing:
     """`site` is the job's source, `other` its target. `newest_by`: by target table, the column there by which the newest row is
     told; `delta`: the columns there that are added up. `deletes`: what `said_of_deletes` returns; "refuse" where one stops
     the job, as it does in a release that does not say. `wins`: by target table, the site whose row stays there whatever the
-    versions are; tables that go by their versions are not in it."""
+    versions are; tables that go by their versions are not in it. `ddl_from`: the site at which columns are added, "" for
+    neither."""
 
     site: str
     other: str
@@ -34,19 +35,22 @@ class Pairing:
     delta: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
     deletes: str = "refuse"
     wins: Mapping[TableId, str] = field(default_factory=dict)
+    ddl_from: str = ""
 
     def as_text(self) -> str:
         tables = {str(table): column for table, column in sorted(self.newest_by.items())}
         sums = {str(table): columns for table, columns in sorted(self.delta.items()) if columns}
         said: list[object] = [self.site, self.other, self.winner, self.twin, tables, sums, self.deletes]
-        if self.wins:  # a release before does not read it
+        if self.wins or self.ddl_from:  # a release before does not read it
             said.append({str(table): site for table, site in sorted(self.wins.items())})
+        if self.ddl_from:
+            said.append(self.ddl_from)
         return json.dumps(said, ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> Pairing:
         site, other, winner, twin, tables, *more = json.loads(text)
-        later = {"delta": {}, "deletes": "refuse", "wins": {}}  # each came with a release of its own
+        later = {"delta": {}, "deletes": "refuse", "wins": {}, "ddl_from": ""}  # each came with a release of its own
         found: dict[str, Any] = later | dict(zip(later, more, strict=False))
         return cls(
             site,
@@ -57,4 +61,5 @@ class Pairing:
             {TableId.parse(table): tuple(columns) for table, columns in found["delta"].items()},
             found["deletes"],
             {TableId.parse(table): wins for table, wins in found["wins"].items()},
+            found["ddl_from"],
         )

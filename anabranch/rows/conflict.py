@@ -32,6 +32,7 @@ class ConflictPolicy:
     `target_wins_ties`: of two rows that are equally new the target's stays; `delta`: the target's names of columns that are
     added up, whichever row is newer; `deletes`: a delete removes the row unless that is newer, else it is refused.
     `target_stays`: the target's site wins in this table, so its row stays unless the change was made from that very row.
+    `alters`: columns come to the table while both ends write it, so that the target may have some that a change lacks.
     """
 
     name: OnConflict = OnConflict.STOP
@@ -41,6 +42,7 @@ class ConflictPolicy:
     delta: tuple[str, ...] = ()
     deletes: bool = False
     target_stays: bool = False
+    alters: bool = False
 
     @property
     def decides(self) -> bool:

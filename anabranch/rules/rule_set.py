@@ -308,6 +308,7 @@ class RuleSet:
             target_stays=wins == pair.other,
             delta=tuple(renames.get(one, one) for one in delta),
             deletes=pair.deletes == "newest",
+            alters=pair.ddl_from is not None,
         )
 
     def _no_sum(self, entry: TableEntry, name: str, newest_by: str, schema: TableSchema) -> str:

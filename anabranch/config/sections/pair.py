@@ -12,11 +12,13 @@ from pydantic import Field, model_validator
 
 from anabranch.config.section import Section, refuse
 from anabranch.config.sections.apply import Apply
+from anabranch.config.sections.ddl import Ddl
 from anabranch.config.sections.load import Load
 from anabranch.config.sections.source import Source
 from anabranch.config.sections.tables import TableEntry
 from anabranch.config.values import JobName
 from anabranch.errors import Problem
+from anabranch.model.column_changes import APPLY, STOP, UNSAID, ColumnChange
 from anabranch.model.markers import origin_of
 
 
@@ -45,6 +47,11 @@ class Pair(Section):
     """Decide about a row that comes with a unique value which another row of this end has by now: stop the job with the row's
     key, or park the table, while the others go on. `[apply] on_error = "park"` parks it in any case."""
 
+    ddl_from: str | None = None
+    """The site at which columns are added to tables of the pair: its job adds them at the other one, too, while users go on
+    writing at both. Both files name the same ([how](../howto/two-active-sites.md#columns-that-are-added)). Absent: every change
+    of a definition parks its table in the job that reads it."""
+
     @model_validator(mode="after")
     def _names_two_sites(self) -> Self:
         if self.site == self.other:
@@ -52,7 +59,28 @@ class Pair(Section):
         if self.winner not in (self.site, self.other):
             expected = f"{self.site!r} or {self.other!r}"
             raise refuse(Problem(f"winner {self.winner!r} is neither site nor other", expected=expected))
+        if self.ddl_from not in (None, self.site, self.other):
+            expected = f"{self.site!r} or {self.other!r}"
+            raise refuse(Problem(f"ddl_from {self.ddl_from!r} is neither site nor other", expected=expected))
         return self
+
+    @property
+    def is_altered_first(self) -> bool:
+        """Whether the site that this job writes to is the one where columns are added: what comes here has come there."""
+        return self.ddl_from == self.other
+
+
+def refuse_changes(pair: Pair, ddl: Ddl) -> None:
+    """Raise for changes of definitions that a pair does not follow: rows by the former definition are under way at both
+    sites, and have to fit the next one."""
+    for said in ddl.every(usual={}):
+        for kind in sorted(said.followed):
+            if pair.ddl_from and (said.of(kind) == STOP or (kind, said.of(kind)) == (ColumnChange.ADD, APPLY)):
+                continue
+            expected = f'"{UNSAID[kind]}": both sites have to be altered before either of them writes such rows'
+            if not pair.ddl_from and kind is ColumnChange.ADD:
+                expected += ', or [pair] ddl_from = "SITE"'
+            raise refuse(Problem(f"{said.line(kind)} beside [pair]", expected=expected))
 
 
 def refuse_misfits(

@@ -8,7 +8,10 @@ import pytest
 
 from anabranch.config import JobConfig, load_job
 from anabranch.errors import ConfigError
+from anabranch.model.column_changes import APPLY, PARK, STOP, THERE, ColumnChange
+from anabranch.model.ids import TableId
 
+TABLE = TableId("public", "orders")
 PAIR = '[pair]\nsite = "berlin"\nother = "paris"\nwinner = "berlin"\ntwin = "back"\nnewest_by = "changed_at"\n'
 JOB = """\
 name = "shop"
@@ -52,6 +55,10 @@ MISFITS = {
     "no site": (PAIR + '[[tables]]\nname = "public.t"\nwins = "rome"\n', 'wins = "rome" of public.t is no site'),
     "a sum": (PAIR + '[[tables]]\nname = "public.t"\nwins = "paris"\ndelta = ["n"]\n', "wins and delta of public.t"),
     "filter": (PAIR + '[[tables]]\nname = "public.t"\nwhere = "id > 1"\n', "where of public.t"),
+    "no site of changes": (PAIR + 'ddl_from = "rome"\n', "ddl_from 'rome' is neither site nor other"),
+    "columns without a site": (PAIR + '[ddl]\nadd_column = "apply"\n', 'or [pair] ddl_from = "SITE"'),
+    "ask": (PAIR + 'ddl_from = "paris"\n[ddl]\nadd_column = "ask"\n', 'add_column = "ask" beside [pair]'),
+    "other kinds": (PAIR + 'ddl_from = "paris"\n[ddl]\ndrop_column = "keep"\n', 'drop_column = "keep" beside [pair]'),
     "drop": (PAIR + '[[tables]]\nname = "public.t"\ncolumns.drop = ["v"]\n', "columns.drop of public.t"),
 }
 
@@ -78,3 +85,18 @@ def test_rule_23_columns_are_added_up_in_a_pair_only(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, JOB + table)
     assert "delta of public.t without [pair]" in str(refused.value.problems[0])
+
+
+def test_rule_23_columns_come_from_the_declared_site_alone(tmp_path: Path) -> None:
+    """Each job follows them: one makes them, and the other looks for them. Nothing else is followed."""
+    found = {}
+    for site in ("berlin", "paris"):
+        config = load(tmp_path, f'{JOB}{PAIR}ddl_from = "{site}"\n')
+        actions = config.column_actions(TABLE)
+        assert config.followed_changes(TABLE) == config.followed_anywhere == {ColumnChange.ADD}
+        found[site] = actions.of(ColumnChange.ADD)
+        assert actions.of(ColumnChange.TYPE) == PARK
+    assert found == {"berlin": APPLY, "paris": THERE}
+    stops = load(tmp_path, f'{JOB}{PAIR}ddl_from = "paris"\n[ddl]\nadd_column = "stop"\n').column_actions(TABLE)
+    assert stops.of(ColumnChange.ADD) == STOP
+    assert not load(tmp_path, JOB + PAIR).followed_changes(TABLE)

@@ -22,6 +22,11 @@ def test_rule_23_sites_that_win_are_noted_where_there_are_any() -> None:
     assert len(json.loads(NOTED.as_text())) == 7  # as a release reads it that knows of none
 
 
+def test_rule_23_the_site_at_which_columns_are_added_is_noted_where_there_is_one() -> None:
+    for named in (replace(NOTED, ddl_from="paris"), replace(NOTED, ddl_from="paris", wins={STOCK: "berlin"})):
+        assert Pairing.of_text(named.as_text()) == named
+
+
 def test_rule_23_a_release_that_does_not_say_so_takes_no_deletes() -> None:
     older = '["paris", "berlin", "berlin", "shop", {"shop.stock": "changed"}, {}]'
     assert Pairing.of_text(older).deletes == "refuse"

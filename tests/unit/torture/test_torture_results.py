@@ -83,6 +83,8 @@ RARE = {
     "apply.set.aside": "live/test_postgresql_aside_back.py::test_rule_26_a_crash_while_it_sets_aside_sets_nothing_aside_twice",
     "apply.aside.settled": "live/test_postgresql_aside_back.py::test_rule_26_a_crash_while_it_releases_releases_once",
     "apply.emptied": "live/test_mysql_target_truncate.py::test_rule_16_a_process_that_dies_behind_the_truncate_does_it_again",
+    "apply.pair.stands": "live/test_pair_columns.py::test_rule_23_a_column_comes_while_rows_cross",
+    "apply.pair.filled": "live/test_pair_columns.py::test_rule_23_a_column_comes_while_rows_cross",
     "apply.pair.due": "torture/test_torture_two_sites.py::test_rule_23_pitfall_69_histories_of_two_sites_with_kills",
     "apply.pair.standing": "torture/test_torture_two_sites.py::test_rule_23_pitfall_69_histories_of_two_sites_with_kills",
     "apply.pair.stood": "live/test_two_active_sites.py::test_rule_23_pitfall_69_two_sites_become_equal",

@@ -136,7 +136,7 @@ def _is_behind(existing: ExistingTable, altered: AlteredTable, rules: ValueRules
     for step in altered.steps:
         match step:
             case ColumnAdded():
-                told.append(_is_as_made(existing, _added(altered, step, rules, release)))
+                told.append(_is_as_made(existing, made_column(altered, step, rules, release)))
             case ColumnRenamed():
                 is_gone = existing.column(altered.former_target(step.former)) is None
                 told.append(is_gone and existing.column(altered.target(step.name)) is not None)
@@ -215,7 +215,7 @@ def _lines(
 ) -> Iterator[str]:
     match step:
         case ColumnAdded():
-            yield f"ADD COLUMN {ddl.column_line(_added(altered, step, rules, release), release)}"
+            yield f"ADD COLUMN {ddl.column_line(made_column(altered, step, rules, release), release)}"
         case ColumnRenamed() if step.name not in restated.restated(altered):
             if not release.has("RENAME COLUMN"):
                 raise Conflict(altered.table.source, "this release renames no columns")
@@ -227,7 +227,8 @@ def _lines(
             yield from _kept(altered, step, existing, release)
 
 
-def _added(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, release: Release) -> MadeColumn:
+def made_column(altered: AlteredTable, step: ColumnAdded, rules: ValueRules, release: Release) -> MadeColumn:
+    """Return the column as it is made. Raises Conflict where rows cannot have its default."""
     schema, table = filled_schema(altered.schema, step), altered.table
     column = schema.column(step.name)
     made = next(one for one in made_columns(schema, table, rules, release) if one.source == step.name)

@@ -33,6 +33,7 @@ from anabranch.connectors.mysql.target import (
 )
 from anabranch.connectors.mysql.target import cascade as cascades
 from anabranch.connectors.mysql.target.appliers import MysqlApplier
+from anabranch.connectors.mysql.target.coming_columns import Coming
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.followed_labels import FollowedLabels
 from anabranch.connectors.mysql.target.followers import Followers
@@ -353,6 +354,9 @@ class MysqlWriter:
 
     def keeps_up_with(self, altered: AlteredTable) -> bool:
         return True  # every transaction asks for the columns that it writes to
+
+    def coming(self) -> Coming:
+        return Coming(self._outside, lambda: self._transaction()[1], lambda: self._held, self._rules)
 
     # --- states of tables -----------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None,
     """Return the row with this key, locked. The driver's errors pass."""
     from anabranch.rows.conflict import FoundRow  # most who open a store have nothing to do with conflicts
 
-    values = tuple(_stripped(key[name], nul) for name in table.key)
+    values = tuple(stripped(key[name], nul) for name in table.key)
     where = holds(connection, table, table.key, values)
     newer = _newer(connection, table, age, nul)
     columns = reads(connection, table, table.columns)
@@ -57,11 +57,12 @@ def _newer(connection: Connection, table: TargetTable, age: Age | None, nul: str
         return "FALSE"
     if age.value is None:
         return f"{quoted(age.column)} IS NOT NULL"
-    values = equals(connection, table, age.column, _stripped(age.value, nul))
+    values = equals(connection, table, age.column, stripped(age.value, nul))
     sign = ">=" if age.or_equal else ">"
     later = " AND ".join(f"{quoted(age.column)} {sign} {value}" for value in values)
     return f"COALESCE({later}, FALSE)"
 
 
-def _stripped(value: str | None, nul: str) -> str | None:
+def stripped(value: str | None, nul: str) -> str | None:
+    """Return a value as it is written where a NUL is left out."""
     return value.replace("\0", "") if value and nul == "strip" else value

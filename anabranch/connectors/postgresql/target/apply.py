@@ -35,6 +35,7 @@ from anabranch.connectors.postgresql.target import (
 from anabranch.connectors.postgresql.target import cascade as cascades
 from anabranch.connectors.postgresql.target.appliers import PostgresApplier, reacts
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
+from anabranch.connectors.postgresql.target.coming_columns import Coming
 from anabranch.connectors.postgresql.target.emptying import empty
 from anabranch.connectors.postgresql.target.enforced import Followers
 from anabranch.connectors.postgresql.target.heirs import written_with
@@ -339,6 +340,9 @@ class PostgresWriter:
         connection, _ = self._transaction()
         with translated("forget a table", table):
             dropped_tables.forget(connection, job, table)
+
+    def coming(self) -> Coming:
+        return Coming(self._outside, lambda: self._transaction()[0], self._rules)
 
     # --- states of tables -----------------------------------------------------------------------------------------------
 
