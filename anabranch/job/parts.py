@@ -170,13 +170,17 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
     )
 
 
+ENCRYPTED = {"spark.io.encryption.enabled": "true", "spark.io.encryption.keySizeBits": "256"}  # what it spills
+
+
 def spark_factory(job: JobView, part_name: str) -> Callable[[], SparkSession]:
     def make() -> SparkSession:
         from anabranch.spark.session import session
 
         spark, parallel = job.config.spark, 0 if part_name == "apply" else job.config.load.parallel
         name = f"anabranch {job.config.name} {part_name}"
-        return session(name, spark.master, spark.conf, parallel, spark_home(job), spark.archive)
+        conf = ENCRYPTED | spark.conf if job.config.trail.encrypt else spark.conf
+        return session(name, spark.master, conf, parallel, spark_home(job), spark.archive)
 
     return make
 

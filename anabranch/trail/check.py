@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.errors import TrailCorrupt, TrailError, TrailKeyMissing
 from anabranch.rows.chunk import Part
 from anabranch.trail import open_staging, staging
 from anabranch.trail.format import Frame, FrameKind, SegmentName, ends_before
@@ -60,9 +60,9 @@ def check(storage: Storage, record: Record, names: list[SegmentName], identity: 
 def _check_history(storage: Storage, record: Record, identity: Identity, report: CheckReport) -> SchemaHistory:
     history = SchemaHistory()
     try:
-        place = HistoryPlace(storage.path(HISTORY), identity.job_uuid)
+        place = HistoryPlace(storage.path(HISTORY), identity.job_uuid, storage)
         parse(read(storage)[: record.history], record.history, history, place)
-    except TrailCorrupt as error:
+    except (TrailCorrupt, TrailKeyMissing) as error:
         report.problems.append(error.message)
     return history
 

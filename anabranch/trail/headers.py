@@ -126,5 +126,5 @@ def _former_sources(storage: Storage, ours: Identity) -> set[str]:
     """Return the servers that the trail was captured from before another one took over."""
     history = SchemaHistory()
     data = histories.read(storage)
-    histories.parse(data, 0, history, histories.HistoryPlace(storage.path(histories.FILE), ours.job_uuid))
+    histories.parse(data, 0, history, histories.HistoryPlace(storage.path(histories.FILE), ours.job_uuid, storage))
     return {source for entry in history.entries if entry.kind == "source" for source in (entry.reason, entry.statement)}

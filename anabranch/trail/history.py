@@ -11,12 +11,15 @@ import json
 import re
 import zlib
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
 from anabranch.trail.format import to_json
+from anabranch.trail.sealed_history import SEALED, LineOpener
+from anabranch.trail.sealing import Tampered
 from anabranch.trail.storage import read_whole
 
 if TYPE_CHECKING:
@@ -70,21 +73,27 @@ class Entry:
         return self.sequence > end if with_transaction else self.sequence > end + 1
 
     def to_line(self) -> bytes:
+        return line_of(self.to_text())
+
+    def to_text(self) -> bytes:
         data: dict[str, Any] = {"kind": self.kind, "sequence": self.sequence}
         if self.table:
             data["table"] = str(self.table)
         if self.schema:
             data["schema"] = self.schema.to_json()
         data |= {name: value for name in _RARE if (value := getattr(self, name))}
-        text = to_json(data)
-        return b"%08x %s\n" % (zlib.crc32(text), text)
+        return to_json(data)
 
     @classmethod
     def from_line(cls, line: bytes) -> Entry | None:
         """Parse a line. Returns None for one that is torn or damaged."""
         if not _is_whole(line):
             return None
-        data = json.loads(line[9:])
+        return cls.from_facts(json.loads(line[9:]))
+
+    @classmethod
+    def from_facts(cls, data: dict[str, Any]) -> Entry:
+        """Return what a line says. Raises KeyError, TypeError, ValueError."""
         table = TableId.parse(data.pop("table")) if "table" in data else None
         schema = _definition(data.pop("schema")) if "schema" in data else None
         renamed, filled = (tuple((one, other) for one, other in data.pop(name, ())) for name in ("renamed", "filled"))
@@ -95,6 +104,14 @@ def _definition(found: dict[str, Any]) -> TableSchema:
     from anabranch.model.schema import TableSchema  # most readers of a trail's end read no history
 
     return TableSchema.from_json(found)
+
+
+CLOSED = Entry("sealed", 0)  # a line that is not opened
+
+
+def line_of(text: bytes) -> bytes:
+    """Return a line of the file with its checksum."""
+    return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 class SchemaHistory:
@@ -301,10 +318,12 @@ class SchemaHistory:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPlace:
-    """The file, for messages, and the job whose history it has to be ("": of any)."""
+    """The file, for messages, and the job whose history it has to be ("": of any). `storage`: of the trail, by whose key lines
+    are opened; without it sealed lines count as whole and say nothing."""
 
     path: str = FILE
     job_uuid: str = ""
+    storage: Storage | None = None
 
 
 def read(storage: Storage) -> bytes:
@@ -319,15 +338,21 @@ def parse(
     data: bytes, published: int, history: SchemaHistory, place: HistoryPlace | None = None, start: int = 0
 ) -> int:
     """Add the whole lines of `data` from the byte `start` on to `history`; return where they end. A line that is not whole ends
-    them; one before `published`, or with whole lines behind it, is damage."""
+    them; one before `published`, or with whole lines behind it, is damage. Raises TrailCorrupt, TrailKeyMissing."""
     length, place = start, place or HistoryPlace()
+    read_line = _reading(place)
     while (stop := data.find(b"\n", length)) >= 0:
         try:
-            entry = Entry.from_line(data[length:stop])
+            entry = read_line(data[length:stop], length)
         except (KeyError, TypeError, ValueError):
             raise _damage(place, data, length, "this release cannot read the line", NEWER) from None
+        except Tampered as error:
+            raise _damage(place, data, length, str(error), RESTORE) from None
         if entry is None:
             break
+        if entry is CLOSED:
+            length = stop + 1
+            continue
         if entry.kind == "job" and place.job_uuid not in ("", entry.reason):
             what = f"it belongs to the job with the uuid {entry.reason}, the trail to {place.job_uuid}"
             raise _damage(place, data, length, what, RESTORE)
@@ -339,6 +364,26 @@ def parse(
             what = f"the file ends here, {published} bytes were published"
         raise _damage(place, data, length, what, RESTORE)
     return length
+
+
+def _reading(place: HistoryPlace) -> Callable[[bytes, int], Entry | None]:
+    """Return what reads the line at an offset; None for one that is torn or damaged, CLOSED for one that cannot be opened
+    here."""
+    opener = LineOpener(place.storage) if place.storage else None
+
+    def read_line(line: bytes, offset: int) -> Entry | None:
+        if not _is_whole(line):
+            return None
+        data = json.loads(line[9:])
+        if SEALED in data:
+            if opener is None:
+                return CLOSED
+            data = opener.opened(data, offset)
+        elif opener is not None:
+            opener.refuse_plain(offset)
+        return Entry.from_facts(data)
+
+    return read_line
 
 
 def _is_whole(line: bytes) -> bool:

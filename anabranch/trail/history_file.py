@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.errors import StateError, TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail import identity as identities
-from anabranch.trail import published
+from anabranch.trail import keys, published
 from anabranch.trail.format import FrameKind, segment_names, to_json
 from anabranch.trail.history import FILE, Entry, HistoryPlace, SchemaHistory, parse, read
 from anabranch.trail.identity import Identity
@@ -39,7 +39,7 @@ def exported(storage: Storage) -> str:
     """Return the history of a trail as far as it is published. Raises TrailCorrupt where it is damaged."""
     who, record = _whose(storage)
     data = read(storage)[: record.history]
-    parse(data, record.history, SchemaHistory(), HistoryPlace(storage.path(FILE), who.job_uuid))
+    parse(data, record.history, SchemaHistory(), HistoryPlace(storage.path(FILE), who.job_uuid, storage))
     head = {
         "kind": KIND,
         "format": FORMAT,
@@ -86,7 +86,7 @@ def is_whole(storage: Storage) -> bool:
     """Return whether a trail has its history, undamaged."""
     who, record = _whose(storage)
     try:
-        parse(read(storage), record.history, SchemaHistory(), HistoryPlace(storage.path(FILE), who.job_uuid))
+        parse(read(storage), record.history, SchemaHistory(), HistoryPlace(storage.path(FILE), who.job_uuid, storage))
     except TrailCorrupt:
         return False
     return True
@@ -107,7 +107,7 @@ def restored(storage: Storage, came: bytes, file: str) -> tuple[bytes, SchemaHis
         message = "the trail has more than was published, and the history may have had lines about that"
         raise TrailCorrupt(message, hint=_BACKUP)
     history = SchemaHistory()
-    parse(data, record.history, history, HistoryPlace(file, who.job_uuid))
+    parse(data, record.history, history, HistoryPlace(file, who.job_uuid, storage))
     return data, history
 
 
@@ -139,6 +139,7 @@ def put_back(storage: Storage, data: bytes) -> None:
         storage.replace(DAMAGED, read_whole(storage, FILE))
     reach("trail.history.restored")
     storage.replace(FILE, data)
+    keys.history_begins(storage, len(data))
 
 
 def _whose(storage: Storage) -> tuple[Identity, Record]:

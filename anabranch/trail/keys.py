@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from anabranch.errors import ConfigError, StateError, TrailCorrupt, TrailKeyMissing
+from anabranch.trail import published
 from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.identity import is_replica
 from anabranch.trail.replica_files import FOLDER as LOADS
-from anabranch.trail.replica_files import LAST
+from anabranch.trail.replica_files import KEYS as TRAVELS
+from anabranch.trail.replica_files import LAST, number_of
 from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
 if TYPE_CHECKING:
@@ -180,13 +182,15 @@ class CommandKey:
 class KeyRing:
     """The keys of a trail. `spans`: numbers of segments, from the first of a pair up to the second (None: to the end), that
     have to be encrypted; `plain`: staged files and manifests of loads that were there, not encrypted, when encryption was
-    turned on; `readers`: keys of jobs that read the trail of another one."""
+    turned on; `readers`: keys of jobs that read the trail of another one; `history`: from where to where, in
+    bytes, lines of the schema history have to be encrypted."""
 
     current: KeyService | None
     former: tuple[KeyService, ...] = ()
     spans: tuple[tuple[int, int | None], ...] = ()
     plain: frozenset[str] = field(default=frozenset())
     readers: tuple[KeyService, ...] = ()
+    history: tuple[tuple[int, int | None], ...] = ()
 
     @property
     def every(self) -> Iterator[KeyService]:
@@ -247,7 +251,8 @@ def ring(storage: Storage) -> KeyRing | None:
         former = tuple(service_of(one) for one in data["former"])
         current = service_of(data["current"]) if data["current"] else None
         readers = tuple(service_of(one) for one in data.get("readers", ()))
-        return KeyRing(current, former, spans, frozenset(data["plain"]), readers)
+        history = tuple((int(start), None if end is None else int(end)) for start, end in data.get("history", ()))
+        return KeyRing(current, former, spans, frozenset(data["plain"]), readers, history)
     except (ValueError, KeyError, TypeError):
         hint = "start capture again, or anabranch trail rekey JOB: both write it anew"
         raise StateError(f"{place(storage)} cannot be read", hint=hint) from None
@@ -306,6 +311,8 @@ def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = T
     data = {"current": current, "former": list(said.get("former", ())), "spans": spans, "plain": plain}
     if known and known.get("readers"):
         data["readers"] = known["readers"]
+    if history := _history_spans(storage, (known or {}).get("history", []), spans):
+        data["history"] = history
     if data != known:
         LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
 
@@ -324,6 +331,50 @@ def note_reader(storage: Storage, said: Mapping[str, Any] | None) -> None:
     data = {**known, "readers": [*places, *others][:READERS]}
     if data != known:
         LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
+
+
+def history_begins(storage: Storage, length: int) -> None:
+    """Note that another schema history was put in the place of the former one, whose lines are as they are."""
+    known = _known(storage)
+    if known and known.get("history"):
+        spans = [[length, None]] if known["history"][-1][1] is None else []
+        LocalStorage(place(storage).parent).replace(place(storage).name, to_json({**known, "history": spans}) + b"\n")
+
+
+def _history_spans(
+    storage: Storage, known: Sequence[Sequence[int | None]], spans: Sequence[Sequence[int | None]]
+) -> list[list[int | None]]:
+    """Return from where to where lines of the history are encrypted, where segments are: what is in the file stays, and what
+    a writer adds behind its whole lines is as it has to be by then."""
+    found = [list(one) for one in known]
+    is_on, was_on = bool(spans) and spans[-1][1] is None, bool(found) and found[-1][1] is None
+    if is_on and not was_on:
+        data = read_whole(storage, "history") if "history" in storage.names() else b""
+        found.append([len(data), None])
+    elif was_on and not is_on:
+        cell = published.opened(storage)
+        try:
+            found[-1][1] = published.read(cell).history
+        finally:
+            cell.close()
+    return found
+
+
+def rewrapped_there(storage: Storage) -> dict[str, Wrapped]:
+    """Return data keys that were wrapped anew, as the trail says it to its replicas. What cannot be read says nothing: headers
+    say the same by a former key, and a file that needs it names the key that is missing."""
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        found = json.loads(read_whole(storage, TRAVELS))["keys"]
+        return {str(tag): Wrapped(*map(str, one)) for tag, one in found.items()}
+    return {}
+
+
+def tell_replicas(storage: Storage, found: Mapping[str, Wrapped]) -> None:
+    """Put data keys that were wrapped anew where replicas get them; a copy never takes an older number. In a replica nothing is
+    done: there it comes from elsewhere."""
+    if not is_replica(storage) and (found or rewrapped_there(storage)):
+        content = {"number": number_of(storage, TRAVELS) + 1, "keys": dict(found)}
+        storage.replace(TRAVELS, to_json(content) + b"\n")
 
 
 def as_it_is(file: str, content: bytes) -> str:

@@ -146,7 +146,7 @@ class TrailReader:
         that is not the former file with more lines is read from its beginning."""
         length, known = self._record().history, self._history_length
         if length != known:
-            place = HistoryPlace(self._storage.path(HISTORY), self.identity.job_uuid)
+            place = HistoryPlace(self._storage.path(HISTORY), self.identity.job_uuid, self._storage)
             data, history = read(self._storage)[:length], self._history.copy()
             if crc32(memoryview(data)[:known]) != self._history_sum:
                 known, history = 0, SchemaHistory()

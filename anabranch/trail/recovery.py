@@ -24,6 +24,7 @@ from anabranch.trail.headers import check_segment
 from anabranch.trail.history import Entry, HistoryPlace, SchemaHistory
 from anabranch.trail.lock import maintenance
 from anabranch.trail.published import Record, TrailEnd
+from anabranch.trail.sealed_history import LineSealer
 from anabranch.trail.segment import SegmentReader
 from anabranch.trail.storage import Storage
 
@@ -193,14 +194,16 @@ def _history(storage: Storage, recorded: int, end: int) -> tuple[SchemaHistory, 
     """Return the history up to the trail's end, and its length. Lines about transactions that never came are taken back."""
     history = SchemaHistory()
     who = identities.load(storage)
-    place = HistoryPlace(storage.path(histories.FILE), who.job_uuid if who else "")
+    place = HistoryPlace(storage.path(histories.FILE), who.job_uuid if who else "", storage)
     length = histories.parse(histories.read(storage), recorded, history, place)
     added = [Entry("recovered", end)] if history.has_void(end) else []
     if who and not history.names_its_job:  # of an earlier release
         added.append(Entry("job", 0, reason=who.job_uuid))
     for entry in added:
         history.add(entry)
-    lines = b"".join(entry.to_line() for entry in added)
+    lines, sealer = b"", LineSealer(storage)
+    for entry in added:
+        lines += histories.line_of(sealer.text(entry.to_text(), length + len(lines)))
     file = storage.reopen(histories.FILE)
     try:
         with writing("the schema history"):

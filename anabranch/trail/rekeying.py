@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.errors import StateError, TrailCorrupt
 from anabranch.failpoints import reach
-from anabranch.trail import keys, published, sealed_files, sealing
+from anabranch.trail import keys, published, sealed_files, sealed_history, sealing
 from anabranch.trail.failures import writing
 from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.keys import KeyRing, Wrapped
@@ -68,10 +68,11 @@ def rekey(directory: Path, said: Mapping[str, Any] | None) -> Encryption:
         raise StateError(
             "the trail has no present key", hint="name one in [trail] encrypt of the job file, start capture"
         )
-    content = to_json(dict(_rewrapped(storage, ring)))  # a key service may take its time: the lock is for others, too
+    wrapped = dict(_rewrapped(storage, ring))  # a key service may take its time: the lock is for others, too
     reach("trail.rekey.wrapped")
     with writing(keys.REWRAPPED), maintenance(directory):
-        storage.replace(keys.REWRAPPED, content)
+        storage.replace(keys.REWRAPPED, to_json(wrapped))
+        keys.tell_replicas(storage, wrapped)
     found = encryption(storage)
     assert found is not None, "it has a ring of keys"
     return found
@@ -120,6 +121,12 @@ def _others(storage: Storage) -> Iterator[tuple[str, Wrapped, str]]:
     """Yield each file of another kind that is encrypted, as its header has it: rows and manifests of loads, the ledger."""
     names = [KEY_OF_LEDGER] if KEY_OF_LEDGER.partition("/")[2] in storage.names(KEY_OF_LEDGER.partition("/")[0]) else []
     names += encrypted_names(Path(storage.path("")))
+    names += [
+        f"{folder}/{one}" for folder in storage.names() if folder.startswith("repairs") for one in storage.names(folder)
+    ]
+    for line in sealed_history.headers(storage):
+        if said := sealing.wrapped_in(line):
+            yield sealed_history.FILE, *said
     for file in names:
         try:
             header = sealed_files.header_in(storage, file)

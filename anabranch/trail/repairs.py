@@ -1,6 +1,7 @@
 """A small durable mailbox: `verify --repair` asks apply to put rows that differ to what they are at the source.
 
-One file per table in a folder of its own beside the trail's segments, always replaced whole: asked, then answered by apply.
+One file per table in a folder of its own beside the trail's segments, always replaced whole: asked, then answered by apply;
+encrypted, where the trail is.
 Keys are by target names, in text form.
 """
 
@@ -12,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
+from anabranch.trail import sealed_files, sealing
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
@@ -76,20 +79,34 @@ def withdraw(directory: str | Path, repair: Repair) -> None:
 
 def _save(directory: str | Path, repair: Repair) -> None:
     data = asdict(repair) | {"table": str(repair.table)}
+    trail, name = LocalStorage(Path(directory).parent), f"{Path(directory).name}/{_file(repair.table)}"
+    seal, header = sealing.begin(trail, sealed_files.header_for(trail, name), is_readers=True)
+    if seal is not None:
+        data = {"sealed": {"header": header, "text": seal.text(to_json(data), name.encode())}}
     with writing(f"the repair of {repair.table}"):
         LocalStorage(directory).replace(_file(repair.table), to_json(data))
 
 
 def _load(storage: LocalStorage, name: str) -> Repair | None:
     try:
-        data = json.loads(read_whole(storage, name))
+        data = _opened(storage, name, json.loads(read_whole(storage, name)))
         refused = tuple((key, why) for key, why in data["refused"])
         keys = {kind: tuple(data[kind]) for kind in ("present", "extra")}
         return Repair(**{**data, **keys, "refused": refused, "table": TableId.parse(data["table"])})
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise TrailCorrupt(f"{name} cannot be read", hint="remove it, then verify again") from error
+    except (ValueError, TypeError, KeyError, sealing.Tampered) as error:
+        raise TrailCorrupt(f"{name} cannot be read: {error}", hint="remove it, then verify again") from error
+
+
+def _opened(storage: LocalStorage, file: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return what a request says. Raises sealing.Tampered, TrailKeyMissing, ValueError, KeyError, TypeError."""
+    if "sealed" not in data:
+        return data
+    trail, name = LocalStorage(storage.directory.parent), f"{storage.directory.name}/{file}"
+    seal = sealed_files.opened(trail, name, data["sealed"]["header"])
+    found: dict[str, Any] = json.loads(seal.open_text(str(data["sealed"]["text"]), name.encode()))
+    return found
 
 
 def _file(table: TableId) -> str:

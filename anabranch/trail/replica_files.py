@@ -18,11 +18,12 @@ from pathlib import Path
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.storage import LocalStorage, Writable, read_whole
+from anabranch.trail.storage import LocalStorage, Storage, Writable, read_whole
 
 FOLDER = "load"
 LAST = ("manifest.json", "complete.json", "answers.json")  # in this order, behind everything else
 ANSWERS = f"{FOLDER}/answers.json"  # about loads that were asked for at replicas (load_answers.py)
+KEYS = f"{FOLDER}/keys.json"  # data keys that were wrapped anew (keys.py), with a number that rises
 FACTS = ".json"
 COPIED = (".arrow", FACTS)
 GONE = "gone.json"  # beside a manifest: the number of the last load whose files this trail needs no more
@@ -77,6 +78,13 @@ def gone_of(storage: LocalStorage, folder: str) -> int:
     except (ValueError, KeyError, TypeError) as error:
         hint = "load the table again at the source's site: anabranch load JOB --table T; then remove the file"
         raise TrailCorrupt(f"{storage.path(name)} cannot be read: {error}", hint=hint) from None
+
+
+def number_of(storage: Storage, name: str) -> int:
+    """Return the number of a file of facts that has one; 0 where there is none, or one that cannot be read."""
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        return int(json.loads(read_whole(storage, name))["number"])
+    return 0
 
 
 def facts_of(storage: LocalStorage, file: LoadFile) -> bytes | None:
@@ -137,7 +145,10 @@ class LoadFilesCopy:
             self._file.sync()
         self.close()
         with writing(name):
-            self._storage.rename(name + PART, name)
+            if name == KEYS and number_of(self._storage, name + PART) < number_of(self._storage, name):
+                self._storage.remove(name + PART)  # of an older copy of the other trail: what is here opens more
+            else:
+                self._storage.rename(name + PART, name)
         return True
 
     def close(self) -> None:

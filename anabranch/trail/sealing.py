@@ -137,15 +137,18 @@ class Seal:
         return self._about + pack_prefix(frame._replace(body_crc=0))
 
 
-def begin(storage: Storage, header: Mapping[str, Any]) -> tuple[Seal | None, dict[str, Any]]:
+def begin(
+    storage: Storage, header: Mapping[str, Any], *, is_readers: bool = False
+) -> tuple[Seal | None, dict[str, Any]]:
     """Return the seal of a new file, and the header that it begins with; no seal where the trail is not encrypted.
 
-    A file that is written anew, and was encrypted, stays so when encryption was turned off. Raises TrailKeyMissing."""
+    A file that is written anew, and was encrypted, stays so when encryption was turned off. `is_readers`: of a job
+    that reads the trail, by whose key it is where no other one is noted. Raises TrailKeyMissing."""
     plain = {name: said for name, said in header.items() if name != FACTS}
     ring = keys.ring(storage)
     if ring is None:
         return None, plain
-    service = ring.current
+    service = ring.current or (next(iter(ring.readers), None) if is_readers else None)
     if service is None:
         former = wrapped_in(header)
         if former is None:
@@ -198,12 +201,14 @@ def refuse_plain_content(storage: Storage, file: str, content: bytes) -> None:
 
 
 def rewrapped(storage: Storage) -> dict[str, Wrapped]:
-    """Return data keys that were wrapped anew since their files were written, by the tags of these. Raises TrailCorrupt."""
+    """Return data keys that were wrapped anew since their files were written, by the tags of these: as the trail was told that
+    this one is a copy of, or here, which comes first. Raises TrailCorrupt."""
+    told = keys.rewrapped_there(storage)
     try:
         found = json.loads(read_whole(storage, keys.REWRAPPED))
-        return {str(tag): Wrapped(*map(str, one)) for tag, one in found.items()}
+        return told | {str(tag): Wrapped(*map(str, one)) for tag, one in found.items()}
     except FileNotFoundError:
-        return {}
+        return told
     except (ValueError, TypeError, AttributeError):
         hint = "restore the file from a backup of the trail, or name the former keys and run anabranch trail rekey JOB"
         raise TrailCorrupt(f"{storage.path(keys.REWRAPPED)} cannot be read", hint=hint) from None
@@ -226,8 +231,8 @@ def _unwrapped(storage: Storage, ring: KeyRing, found: tuple[Wrapped, str], what
     wrapped, tag = found
     name = hashlib.sha256(repr((tag, wrapped)).encode()).hexdigest()
     if name not in _known:
-        again = rewrapped(storage).get(tag)
-        _known[name] = ring.unwrap([again, wrapped] if again else [wrapped], what)
+        again = [rewrapped(storage).get(tag), keys.rewrapped_there(storage).get(tag)]
+        _known[name] = ring.unwrap([one for one in (*again, wrapped) if one], what)
         if len(_known) > KNOWN:
             _known.popitem(last=False)
     _known.move_to_end(name)

@@ -27,7 +27,7 @@ from anabranch.trail.failures import syncing, writing
 from anabranch.trail.fencing import Fenced, shut_out
 from anabranch.trail.format import ENCRYPTED, FORMAT, SegmentName
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import Entry, SchemaHistory
+from anabranch.trail.history import Entry, SchemaHistory, line_of
 from anabranch.trail.identity import Identity
 from anabranch.trail.lease import Lease, writing_right
 from anabranch.trail.lock import WriterLock, maintenance
@@ -35,6 +35,7 @@ from anabranch.trail.open_staging import OpenStaging
 from anabranch.trail.pack import Packer
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import Recovered, recover
+from anabranch.trail.sealed_history import LineSealer
 from anabranch.trail.segment import SegmentWriter
 from anabranch.trail.staging import Staging
 from anabranch.trail.storage import LocalStorage, Storage
@@ -74,7 +75,7 @@ class TrailWriter:
         self.bytes_written = 0  # frames, since it was opened
         self._clock = retention.Clock()
         self._history, self._history_length = recovered.history, recovered.history_length
-        self._history_file = storage.reopen(HISTORY)
+        self._history_file, self._sealer = storage.reopen(HISTORY), LineSealer(storage)
         self._cell = storage.reopen(published.FILE)
         self._epoch, self._number = recovered.epoch, recovered.next_number
         self._published = self._appended = _Place(recovered.end, recovered.record)
@@ -442,7 +443,7 @@ class TrailWriter:
 
     def _note(self, entry: Entry) -> None:
         self._refuse_failed()
-        line = entry.to_line()
+        line = line_of(self._sealer.text(entry.to_text(), self._history_length))
         with writing("the schema history"):
             self._history_file.write_at(self._history_length, [line])
             reach("trail.history.noted")

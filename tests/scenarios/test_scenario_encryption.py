@@ -83,7 +83,7 @@ def test_a_trail_between_jobs_tells_no_row_of_its_load_and_is_read_by_the_key(
 ) -> None:
     """Rows, and keys where chunks end, stand in no file of either job, of the trail or of a temporary directory, also while
     a load is killed and goes on. Without its key the job that applies says so once, and loads what it finds by it."""
-    item = "CREATE TABLE item (id VARCHAR(100) PRIMARY KEY, words VARCHAR(200))"
+    item = f"CREATE TABLE item (id VARCHAR(100) PRIMARY KEY, words VARCHAR(200) DEFAULT '{WORDS}' COMMENT '{WORDS}')"
     rows = ", ".join(f"('{WORDS}-key-{number:05}', '{WORDS} {number}')" for number in range(5000))
     made = scenario(mariadb, item, f"INSERT INTO item VALUES {rows}")
     temporary = made.directory / "temporary"
@@ -96,6 +96,7 @@ def test_a_trail_between_jobs_tells_no_row_of_its_load_and_is_read_by_the_key(
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "trail.load.file=exit@2")
     running = way.here.start("run")
     wait_until(lambda: list(way.trail.glob("load/*/manifest.json")), 120, "a manifest", running.tail, running)
+    wait_until((way.trail / "load" / "complete.json").exists, 120, "the load's end", running.tail, running)
     monkeypatch.delenv("ANABRANCH_FAILPOINTS")
     made.source.execute(f"UPDATE item SET words = '{WORDS} again' WHERE id < '{WORDS}-key-00100'")
     away = one.rename(one.with_suffix(".away"))

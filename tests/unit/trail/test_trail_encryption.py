@@ -347,7 +347,7 @@ def test_a_key_service_wraps_and_is_asked_once_for_each_file(
     said = {"current": {"key_command": command}, "former": []}
     writer = open_writer(segment_bytes=20_000, encrypt=said)
     fill(writer, samples, 20)
-    trail, count = tmp_path / "trail", len(segments(tmp_path / "trail"))
+    trail, count = tmp_path / "trail", len(segments(tmp_path / "trail")) + 1  # and the history
     state.with_suffix(".asked").write_text("")
     assert rows_of(trail, samples) == samples.expected_rows(1, 20, with_large=True)
     assert (tmp_path / "state.asked").read_text().split() == ["unwrap"] * count
@@ -371,7 +371,7 @@ def test_another_key_while_it_is_written_and_read(
     before = reader.descriptors(0)
     former = tmp_path / "one.key"
     found = rekeying.rekey(trail, by_file(tmp_path, former, name="other.key", key=OTHER))
-    assert (found.key, found.keys, found.others) == (key_id(OTHER), {key_id(OTHER): 1}, 0)
+    assert (found.key, found.keys, found.others) == (key_id(OTHER), {key_id(OTHER): 2}, 0), "a segment, and the history"
     fill(writer, samples, 12, first=11)
     assert [header_of(path)["encryption"]["key"] for path in segments(trail)] == [key_id(ONE), key_id(OTHER)]
     former.unlink()
@@ -381,7 +381,7 @@ def test_another_key_while_it_is_written_and_read(
     writer.close()
     assert rows_of(trail, samples) == samples.expected_rows(1, 15, with_large=True)
     found = rekeying.rekey(trail, by_file(tmp_path, name="other.key", key=OTHER))
-    assert found.keys == {key_id(OTHER): 2}
+    assert found.keys == {key_id(OTHER): 3}
     assert rows_of(trail, samples) == samples.expected_rows(1, 15, with_large=True)
 
 

@@ -41,8 +41,8 @@ def test_definition_that_nothing_followed_stays(open_writer, samples, kill):
 
 def test_reader_adds_the_lines_that_are_new_to_those_that_it_knows(open_writer, open_reader, samples, monkeypatch):
     writer, reader, parsed = open_writer(), open_reader(), list[int]()
-    from_line = Entry.from_line
-    monkeypatch.setattr(Entry, "from_line", lambda line: parsed.append(len(line)) or from_line(line))
+    from_facts = Entry.from_facts
+    monkeypatch.setattr(Entry, "from_facts", lambda facts: parsed.append(len(facts)) or from_facts(facts))
     writer.append(samples.chunk(1, 1))
     writer.flush()
     known, before = reader.history, len(parsed)
