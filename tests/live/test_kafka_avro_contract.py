@@ -12,7 +12,6 @@ from typing import Any
 
 import fastavro
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
@@ -30,7 +29,7 @@ from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
-from rigs.scenario_kafka import to_kafka
+from rigs.scenario_kafka import committed, to_kafka
 from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
 
 TABLE = table("a")
@@ -57,20 +56,6 @@ def target(kafka: Server, registry: SchemaRegistry) -> Iterator[KafkaTarget]:
         store.jobs.drop(JOB)
 
 
-def _committed(endpoint: Endpoint, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of what is committed in the one partition."""
-    place = TopicPartition(topic, 0, OFFSET_BEGINNING)
-    told = {"bootstrap.servers": endpoint.place, "group.id": "reader", "enable.partition.eof": True}
-    consumer = Consumer(told | {"isolation.level": "read_committed"})
-    consumer.assign([place])
-    found = []
-    while (one := consumer.poll(30.0)) is not None and one.error() is None:
-        found.append((one.key(), one.value()))
-    assert one is not None and one.error().code() == KafkaError._PARTITION_EOF
-    consumer.close()
-    return found
-
-
 def test_kafka_has_each_message_with_the_number_of_its_schema(target: KafkaTarget, registry: SchemaRegistry) -> None:
     epochs = Epochs(AppendSubject(target, list))
     registry.answers = 503, {"error_code": 50003, "message": "no primary"}
@@ -86,7 +71,7 @@ def test_kafka_has_each_message_with_the_number_of_its_schema(target: KafkaTarge
     epochs.appender.close()
     read = [
         [_read(registry, part) for part in one]
-        for one in _committed(target.endpoint, target.options.topic.format(table="a"))
+        for one in committed(target.endpoint, target.options.topic.format(table="a"))
     ]
     assert [key for key, _ in read] == [{"id": 7}] * 3 + [{"id": 8}]
     told = [value and (value["op"], value["before"], value["after"]) for _, value in read]
@@ -135,7 +120,7 @@ def test_kafka_has_in_avro_what_a_mysql_has(
     here.load()
     made.source.execute(f"INSERT INTO typed VALUES {ROW}", "UPDATE typed SET price = NULL", "DELETE FROM typed")
     here.stream()
-    read = _committed(Endpoint("kafka", kafka.host, kafka.port, "", ""), f"{made.name}.typed")
+    read = committed(Endpoint("kafka", kafka.host, kafka.port, "", ""), f"{made.name}.typed")
     made.close()
     values = [_read(registry, value) for _, value in read]
     assert [_read(registry, key) for key, _ in read] == [{"id": 2**32 - 1}] * 4
@@ -183,7 +168,7 @@ def test_a_definition_that_the_registry_refuses_parks_its_table_alone(
     (target,) = here.job.status()["targets"]
     tables = {one["source"].rpartition(".")[2]: one for one in target["tables"]}
     endpoint = Endpoint("kafka", kafka.host, kafka.port, "", "")
-    counts = {name: len(_committed(endpoint, f"{made.name}.{name}")) for name in names}
+    counts = {name: len(committed(endpoint, f"{made.name}.{name}")) for name in names}
     made.close()
     assert {name: tables[name]["state"] for name in names} == dict.fromkeys(names, "parked") | {"other": "streaming"}
     assert counts == dict.fromkeys(names, 1) | {"other": 2}

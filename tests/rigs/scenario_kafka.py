@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from anabranch.model.endpoint import Endpoint
 from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
 from rigs.scenario import PATIENCE, Scenario
@@ -33,6 +34,20 @@ def to_kafka(made: Scenario, kafka: Server, text: str = "", options: str = "") -
 def with_whole_rows(made: Scenario, *tables: str) -> list[str]:
     is_postgresql = isinstance(made, FromPostgres)
     return [f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables] if is_postgresql else []
+
+
+def committed(endpoint: Endpoint, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of what is committed in the one partition."""
+    place = TopicPartition(topic, 0, OFFSET_BEGINNING)
+    told = {"bootstrap.servers": endpoint.place, "group.id": "reader", "enable.partition.eof": True}
+    consumer = Consumer(told | {"isolation.level": "read_committed"})
+    consumer.assign([place])
+    found = []
+    while (one := consumer.poll(30.0)) is not None and one.error() is None:
+        found.append((one.key(), one.value()))
+    assert one is not None and one.error().code() == KafkaError._PARTITION_EOF
+    consumer.close()
+    return found
 
 
 @dataclass(frozen=True)

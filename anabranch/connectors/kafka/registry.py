@@ -28,6 +28,7 @@ NO_SUBJECT, NO_VERSION = 40401, 40402
 NOT_NOW = (408, 429)  # and every 5xx: tried again
 REDIRECTS = range(300, 400)
 ABSENT = object()
+USUAL_KIND = "AVRO"  # of schemas of which nobody says another one
 NUMBERS = range(1 << 31)  # those of schemas: four bytes of a message have one
 SHOWN = 200  # characters of an answer that is none
 RIGHTS_HINT = "check user, password and rights of [target.options] registry: the job reads and writes its subjects"
@@ -38,11 +39,12 @@ _EXPECTED = 'registry = "https://user:${REGISTRY_PASSWORD}@host:8081"'
 @dataclass
 class Registry:
     """The registry at a URL of the job file, whose variables are taken from the environment. `ssl_ca`: a file in PEM form of
-    who is trusted beside the system's authorities. Raises ConfigError for what is no such URL."""
+    who is trusted beside the system's authorities. `format`: of the schemas. Raises ConfigError for what is no such URL."""
 
     url: str
     ssl_ca: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    format: str = "avro"
     _known: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,12 +56,17 @@ class Registry:
         """The URL without user and password."""
         return self._place
 
+    @property
+    def kind(self) -> str:
+        """The registry's word for the schemas."""
+        return self.format.upper()
+
     def number(self, subject: str, schema: str) -> int:
         """Return the number of a schema under a subject: a new one, or that which it has already. Raises TargetError where the
         registry refuses it, TargetUnavailable."""
         if (subject, schema) not in self._known:
             doing = f"register the schema of {subject}"
-            told = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", doing, {"schema": schema})
+            told = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", doing, self._body(schema))
             found = told.get("id") if isinstance(told, dict) else None
             if type(found) is not int or found not in NUMBERS:
                 raise self._odd(doing, told)
@@ -72,13 +79,30 @@ class Registry:
             return True
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
         doing = f"compare the schema of {subject}"
-        told = self._ask("POST", path, doing, {"schema": schema}, or_absent=True)
+        told = self._ask("POST", path, doing, self._body(schema), or_absent=True)
         if told is ABSENT:
             return True
         found = told.get("is_compatible") if isinstance(told, dict) else None
         if not isinstance(found, bool):
             raise self._odd(doing, told)
         return found
+
+    def latest(self, subject: str) -> str | None:
+        """Return the latest schema of a subject, None where it has none. Raises TargetError for one of another kind."""
+        doing = f"read the schema of {subject}"
+        told = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest", doing, or_absent=True)
+        if told is ABSENT:
+            return None
+        found = told.get("schema") if isinstance(told, dict) else None
+        if not isinstance(found, str):
+            raise self._odd(doing, told)
+        if (kind := told.get("schemaType", USUAL_KIND)) != self.kind:
+            what = f"subject {subject} at the registry at {self._place} has schemas of {kind}, not of {self.kind}"
+            raise TargetError(what, hint="take other topics, or delete the subject if nobody reads by it")
+        return found
+
+    def _body(self, schema: str) -> dict[str, str]:
+        return {"schema": schema} | ({} if self.kind == USUAL_KIND else {"schemaType": self.kind})
 
     def types(self) -> list[str]:
         """Return the kinds of schemas that the registry takes."""

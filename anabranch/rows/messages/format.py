@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from anabranch.rows.appended import ChangeBatch, Committed
 from anabranch.rows.messages.partition import hashes
+from anabranch.rows.messages.protobuf.numbers import Numbers
 from anabranch.rows.net import TargetTable
 
 EVERY = -1  # in place of a hash: the message goes to each partition of its topic
@@ -92,7 +93,9 @@ class Settings:
     and ends of transactions, "" for none. `schema`: values and keys say what they are made of. `tombstones`: a delete is
     followed by one. `decimal`: `string` or `precise`. `types`: the names of the types of a table's columns, as the source
     spells them where that is known. `schema_id`: makes a schema known under a subject's name and returns its number; None where
-    no registry is named. `named`: what schemas of a table's messages are named by, None: as its topic."""
+    no registry is named; `latest`: the latest schema of a subject, None where it has none. `fields`: the numbers of the
+    fields of a table's columns, None where nobody has noted them. `named`: what schemas of a table's messages are named by,
+    None: as its topic."""
 
     job: str
     source: str
@@ -104,6 +107,8 @@ class Settings:
     decimal: str = "string"
     types: Callable[[TargetTable], Sequence[str]] = lambda table: [str(one) for one in table.types]
     schema_id: Callable[[str, str], int] | None = None
+    latest: Callable[[str], str | None] = lambda subject: None
+    fields: Callable[[TargetTable], Numbers | None] = lambda table: None
     named: Callable[[TargetTable], str] | None = None
 
     def name_of(self, table: TargetTable) -> str:

@@ -1,23 +1,27 @@
-"""Tests of changed definitions with Avro, without a Kafka: some park the table, others wait for the registry."""
+"""Tests of changed definitions with Avro and Protobuf, without a Kafka: some park the table, others wait for the registry."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target.altered_tables import refuse_altered
+from anabranch.connectors.kafka.target.state_forms import fields_of, fields_values, no_table
 from anabranch.connectors.postgresql.source.typemap import logical_type
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnRenamed, ColumnRetyped, Step
+from anabranch.rows.altered import AlteredTable, ColumnAdded, ColumnDropped, ColumnRenamed, ColumnRetyped, Step
 from anabranch.rows.messages.avro.envelope import subjects
 from anabranch.rows.messages.avro.schemas import avro_text
 from anabranch.rows.messages.format import Settings
-from anabranch.rows.messages.formats import format_of
+from anabranch.rows.messages.formats import TEXTS, format_of
+from anabranch.rows.messages.protobuf.numbers import Numbers
 from anabranch.rows.net import TargetTable
 from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
 
@@ -44,14 +48,21 @@ def altered(former: Defined, now: Defined, *steps: Step) -> AlteredTable:
     return AlteredTable(schemas[0], table(former), schemas[1], table(now), steps)
 
 
-def alter(there: SchemaRegistry, change: AlteredTable, decimal: str = "string") -> None:
+def alter(
+    there: SchemaRegistry,
+    change: AlteredTable,
+    decimal: str = "string",
+    format: str = "avro",
+    noted: Numbers | None = None,
+) -> Numbers | None:
     """Let the former definition be known to the registry, and ask whether the table may go on."""
-    registry = Registry(there.url, env={"REGISTRY_PASSWORD": PASSWORD})
-    settings = Settings("j", "mysql", "", lambda one: "shop.item", decimal=decimal, schema_id=registry.number)
+    registry = Registry(there.url, env={"REGISTRY_PASSWORD": PASSWORD}, format=format)
+    known = Settings("j", "mysql", "", lambda one: "shop.item", decimal=decimal, schema_id=registry.number)
+    settings = replace(known, latest=registry.latest, fields=lambda table: noted)
     if there.answers is None:
-        for subject, schema in subjects(settings, change.former_table):
-            registry.number(subject, avro_text(schema))
-    refuse_altered(change, settings, format_of("avro", settings), registry)
+        for subject, text in TEXTS[format](settings, change.former_table):
+            registry.number(subject, text)
+    return refuse_altered(change, settings, format_of(format, settings), registry)
 
 
 def test_a_key_with_another_schema_parks_its_table(there: SchemaRegistry) -> None:
@@ -112,3 +123,52 @@ def test_what_it_has_already_is_not_asked_for(there: SchemaRegistry) -> None:
     change = altered({"id": INT, "v": WORD}, {"id": INT, "v": LogicalType(Kind.TEXT, length=20)}, ColumnRetyped("v"))
     alter(there, change)
     assert not [one for one in there.asked if "compatibility" in one]
+
+
+def test_numbers_of_protobuf_are_those_that_the_registry_knows_or_that_were_noted(there: SchemaRegistry) -> None:
+    change = altered(
+        {"id": INT, "a": INT, "b": WORD}, {"id": INT, "b": WORD, "c": INT}, *(ColumnDropped("a"), ColumnAdded("c"))
+    )
+    found = alter(there, change, format="protobuf")
+    assert found == Numbers({"id": 1, "b": 3, "c": 4}, 4)
+    assert there.subjects == {"shop.item-key": [1], "shop.item-value": [2]}, "nothing is registered"
+    again = altered(
+        {"id": INT, "b": WORD, "c": INT},
+        {"id": INT, "c": WORD, "b": INT},
+        ColumnRenamed("b", "c"),
+        ColumnRenamed("c", "b"),
+    )
+    assert alter(there, again, format="protobuf", noted=found) == Numbers({"id": 1, "c": 3, "b": 4}, 4)
+
+
+def test_a_type_whose_bytes_stay_goes_on_in_protobuf_and_another_one_parks_its_table(there: SchemaRegistry) -> None:
+    wider = altered({"id": INT, "v": INT}, {"id": INT, "v": WIDE}, ColumnRetyped("v"))
+    assert alter(there, wider, format="protobuf") == Numbers({"id": 1, "v": 2}, 2)
+    for kind in (WORD, LogicalType(Kind.FLOAT64)):
+        other = altered({"id": INT, "v": INT}, {"id": INT, "v": kind}, ColumnRetyped("v"))
+        with pytest.raises(TargetError, match=r"subject shop\.item-value at http://127.* is not compatible") as refused:
+            alter(there, other, format="protobuf")
+        assert not isinstance(refused.value, TargetUnavailable)
+
+
+def test_names_that_avro_has_no_place_for_go_on_in_protobuf(there: SchemaRegistry) -> None:
+    change = altered({"id": INT, "a-b": WORD}, {"id": INT, "a-b": WORD, "a_b": WORD}, ColumnAdded("a_b"))
+    assert alter(there, change, format="protobuf") == Numbers({"id": 1, "a-b": 2, "a_b": 3}, 3)
+
+
+def test_a_registry_that_does_not_say_which_numbers_there_are_parks_nothing(there: SchemaRegistry) -> None:
+    there.answers = 503, {"error_code": 503, "message": "not now"}
+    change = altered({"id": INT}, {"id": INT, "v": WORD}, ColumnAdded("v"))
+    with pytest.raises(TargetUnavailable, match="503"):
+        alter(there, change, format="protobuf")
+    there.answers = None
+    assert alter(there, change, format="protobuf") == Numbers({"id": 1, "v": 2}, 2)
+
+
+def test_numbers_are_part_of_the_jobs_state() -> None:
+    numbers = Numbers({"id": 1, "c": 3}, 4)
+    ((key, value),) = fields_values(ITEM, numbers).items()
+    assert value is not None
+    records = {key: json.loads(json.dumps(value))}
+    assert fields_of(records, ITEM) == numbers and fields_of({}, ITEM) is None
+    assert no_table(ITEM)[key] is None

@@ -43,6 +43,29 @@ def test_a_schema_that_does_not_fit_is_told_before_and_refused(there: SchemaRegi
     assert not isinstance(refused.value, TargetUnavailable)
 
 
+PROTO = 'syntax = "proto3"; package s; message A { int32 a = 1; } // one'
+
+
+def test_schemas_of_protobuf_are_registered_as_such_and_read_back(there: SchemaRegistry) -> None:
+    registry = Registry(there.url, env=ENV, format="protobuf")
+    assert registry.latest("s") is None and registry.kind == "PROTOBUF"
+    assert registry.fits("s", PROTO) and registry.number("s", PROTO) == 1
+    assert there.kinds == {1: "PROTOBUF"}
+    assert registry.latest("s") == PROTO.partition(" //")[0], "as the registry prints it"
+    assert registry.fits("s", PROTO.replace("int32", "int64")) and not registry.fits(
+        "s", PROTO.replace("int32", "string")
+    )
+    with pytest.raises(TargetError, match="answers 422"):
+        registry.number("t", "message {")
+    with pytest.raises(TargetError, match=r"subject s .* has schemas of PROTOBUF, not of AVRO") as refused:
+        Registry(there.url, env=ENV).latest("s")
+    assert "other topics" in (refused.value.hint or "")
+    for body in ({}, [], {"schema": 1}):
+        there.answers = 200, body
+        with pytest.raises(TargetUnavailable, match="something else"):
+            registry.latest("s")
+
+
 def test_a_wrong_password_is_refused_and_not_shown(there: SchemaRegistry) -> None:
     with pytest.raises(TargetError, match="answers 401") as refused:
         Registry(there.url, env={"REGISTRY_PASSWORD": "swordfish"}).types()

@@ -21,21 +21,31 @@ from anabranch.rows.appended import Committed
 from anabranch.rows.messages.altered import why_not_told
 from anabranch.rows.messages.debezium.schema_changes import schema_change
 from anabranch.rows.messages.format import Format, Messages, Settings
+from anabranch.rows.messages.protobuf.envelope import altered_fields
+from anabranch.rows.messages.protobuf.numbers import Numbers
 
 
-def refuse_altered(altered: AlteredTable, settings: Settings, format: Format, registry: Registry | None) -> None:
+def refuse_altered(
+    altered: AlteredTable, settings: Settings, format: Format, registry: Registry | None
+) -> Numbers | None:
     """Raise TargetError, for which the table is parked, where its messages cannot go on; TargetUnavailable where the registry
-    does not say whether they can: a table that is parked does not come back when the registry does."""
+    does not say whether they can: a table that is parked does not come back when the registry does. Return the numbers that
+    the columns' fields have from then on, where fields have numbers."""
     table = altered.table
     keyed = settings if registry is None else replace(settings, schema=True)  # keys begin with their schema's number
     why = why_not_told(altered, keyed) or "; ".join(format.check([table]))
+    numbers = None
     if not why and registry is not None:
         try:
+            if registry.format == "protobuf":
+                numbers = altered_fields(settings, altered)
+                settings = replace(settings, fields=lambda table: numbers)
             why = "; ".join(unfit(registry, settings, table))
         except TargetError as error:
             raise TargetUnavailable(error.message, hint=error.hint, table=str(table.source)) from error
     if why:
         raise TargetError(why, table=str(table.source))
+    return numbers
 
 
 def told_change(change: DdlChange, settings: Settings, topic: str, records: Mapping[Key, Value]) -> Messages | None:

@@ -137,8 +137,10 @@ class KafkaAppender:
         for the table as it is now; TargetUnavailable where the registry does not say so."""
         self._open()
         assert self._format is not None, "an epoch is open"
-        settings = format_settings(self._options, self._job, self._known())
-        refuse_altered(altered, settings, self._format, self._registry)
+        settings = format_settings(self._options, self._job, self._known(), self._registry)
+        numbers = refuse_altered(altered, settings, self._format, self._registry)
+        if numbers is not None:
+            self._changes |= forms.fields_values(altered.table.source, numbers)
         return ()
 
     def keeps_up_with(self, altered: AlteredTable) -> bool:

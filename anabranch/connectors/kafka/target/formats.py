@@ -11,7 +11,7 @@ from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target.names import topic_name, transactions_topic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Key, Value
-from anabranch.connectors.kafka.target.state_forms import JOB, SCHEMA
+from anabranch.connectors.kafka.target.state_forms import JOB, SCHEMA, fields_of
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -21,7 +21,9 @@ from anabranch.rows.messages.formats import format_of
 from anabranch.rows.net import TargetTable
 
 _PER_TABLE = re.compile(r"\{(?:schema|table)\}")
-REGISTRY_HINT = 'format = "avro" and [target.options] registry, the address of a schema registry, need each other'
+REGISTRY_HINT = (
+    'format = "avro" or "protobuf", and [target.options] registry, the address of a schema registry, need each other'
+)
 
 
 def format_for(
@@ -48,6 +50,8 @@ def settings_of(
         transactions=transactions_topic(options, job),
         types=_types_of(records),
         schema_id=None if registry is None else registry.number,
+        latest=(lambda subject: None) if registry is None else registry.latest,
+        fields=lambda table: fields_of(records, table.source),
         named=(lambda table: f"{job}.{table.target.schema}.{table.target.name}") if options.is_single else None,
     )
 
@@ -55,15 +59,17 @@ def settings_of(
 def registry_of(options: KafkaTargetOptions, endpoint: Endpoint) -> Registry | None:
     """Return the registry that the job file names, None where it names none. Raises ConfigError."""
     variables = os.environ if endpoint.variables is None else endpoint.variables
-    return Registry(options.registry, endpoint.option("ssl_ca"), variables) if options.registry else None
+    if not options.registry:
+        return None
+    return Registry(options.registry, endpoint.option("ssl_ca"), variables, format=options.format)
 
 
 def refuse_options(options: KafkaTargetOptions) -> None:
     """Raise ConfigError for options that do not go together."""
     chosen = f'format = "{options.format}"'
-    if options.format == "avro" and options.schema:
+    if options.is_registered and options.schema:
         raise ConfigError(f"{chosen} has its schemas in the registry", hint="leave [target.options] schema out")
-    if options.format not in ("debezium", "avro") and (options.schema or options.decimal != "string"):
+    if options.format != "debezium" and not options.is_registered and (options.schema or options.decimal != "string"):
         raise ConfigError(f"{chosen} has no schema, and decimals as text", hint='format = "debezium" has both')
     if options.is_single and (bad := _PER_TABLE.findall(options.topic)):
         hint = 'such as topic = "{job}"'
@@ -71,12 +77,12 @@ def refuse_options(options: KafkaTargetOptions) -> None:
     if options.is_single and options.partitions != 1:
         hint = 'leave it out; mode = "table" has as many as you like, and no order between them'
         raise ConfigError(f'mode = "single" has one partition, partitions is {options.partitions}', hint=hint)
-    if options.is_single and options.format == "avro":
+    if options.is_single and options.is_registered:
         hint = 'format = "debezium" has one topic, too, with schema = true'
         raise ConfigError(
             f'{chosen} has subjects by topic, which are of one table: not with mode = "single"', hint=hint
         )
-    if (options.format == "avro") != bool(options.registry):
+    if options.is_registered != bool(options.registry):
         raise ConfigError(f"{chosen} with {'no' if not options.registry else 'a'} registry", hint=REGISTRY_HINT)
     if options.schema_changes and options.format != "debezium":
         hint = 'format = "debezium" has it; anabranch ddl ls JOB has a line for each of them'
@@ -87,7 +93,7 @@ def refuse_options(options: KafkaTargetOptions) -> None:
     if options.initial_load and options.format not in ("plain", "debezium"):
         hint = 'initial_load = false, or format = "plain" or "debezium"'
         raise ConfigError(f"{chosen} has no message for rows that are there when a job begins", hint=hint)
-    if options.format in ("plain", "avro") and options.transactions:
+    if (options.format == "plain" or options.is_registered) and options.transactions:
         hint = "each message has the header anabranch.transaction; other formats have such a topic"
         raise ConfigError(f"{chosen} tells nothing of transactions to a topic", hint=hint)
 

@@ -14,18 +14,19 @@ class KafkaTargetOptions(Options):
         ("mode", "topic", "partitions", "format", "schema", "decimal", "transactions", "schema_changes")
     )
 
-    format: Literal["plain", "debezium", "avro", "exbase"] = "plain"
+    format: Literal["plain", "debezium", "avro", "protobuf", "exbase"] = "plain"
     """Choose what a message contains: [the formats](kafka-messages.md)."""
     registry: str = ""
-    """With `avro`: the schema registry, `https://user:${REGISTRY_PASSWORD}@host:8081`; the variable is taken from the
-    environment of the job's processes. `ssl_ca` of the URL of the cluster counts for it, too."""
+    """With `avro` and `protobuf`: the schema registry, `https://user:${REGISTRY_PASSWORD}@host:8081`; the variable is taken
+    from the environment of the job's processes. `ssl_ca` of the URL of the cluster counts for it, too."""
     schema: bool = False
     """With `debezium`: values and keys say what they are made of, as Kafka Connect's JSON converter has it."""
     tombstones: bool | None = None
     """Let a message without a value follow each delete, by which a compacted topic forgets the row; without it all formats but
     `exbase` do so where each table has a topic."""
     decimal: Literal["string", "precise"] = "string"
-    """With `debezium` and `avro`: decimals as text, or as the bytes of Kafka Connect's `Decimal`."""
+    """With `debezium`, `avro` and `protobuf`: decimals as text, or as the bytes of Kafka Connect's `Decimal`, in Protobuf
+    `confluent.type.Decimal`."""
     mode: Literal["table", "single"] = "table"
     """A topic for each table; or one for the whole job, of one partition, with all messages in the order in which transactions
     were committed."""
@@ -70,6 +71,11 @@ class KafkaTargetOptions(Options):
     def has_tombstones(self) -> bool:
         usual = self.format != "exbase" and not self.is_single
         return usual if self.tombstones is None else self.tombstones
+
+    @property
+    def is_registered(self) -> bool:
+        """True if schemas are in a registry."""
+        return self.format in ("avro", "protobuf")
 
     @property
     def is_single(self) -> bool:

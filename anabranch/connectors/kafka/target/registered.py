@@ -1,6 +1,6 @@
 """Does the schema registry take the schemas of the job's tables? Only asks: nothing is registered here.
 
-What does not live here: the registry's interface (connectors/kafka/registry.py), what schemas say (rows/messages/avro/).
+What does not live here: the registry's interface (connectors/kafka/registry.py), what schemas say (rows/messages/).
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from anabranch.contracts import PreflightContext
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
-from anabranch.rows.messages.avro.envelope import subjects
-from anabranch.rows.messages.avro.schemas import avro_text
 from anabranch.rows.messages.format import Settings
+from anabranch.rows.messages.formats import TEXTS
 from anabranch.rows.net import TargetTable
 
-AVRO = "AVRO"
 UNFIT = "take other topics, delete the subject if nobody reads by it, or set its compatibility at the registry"
 
 
@@ -42,8 +40,10 @@ def registered(
 def _found(
     registry: Registry, options: KafkaTargetOptions, context: PreflightContext, records: Mapping[Key, Value]
 ) -> Iterator[CheckResult]:
-    if AVRO not in registry.types():
-        yield failed("registry", f"the registry at {registry.place} takes no schemas of Avro", "take another one")
+    if registry.kind not in registry.types():
+        yield failed(
+            "registry", f"the registry at {registry.place} takes no schemas of {registry.kind}", "take another one"
+        )
         return
     settings = settings_of(options, context.job, records, registry)
     for table in context.targets.values():
@@ -54,7 +54,6 @@ def _found(
 def unfit(registry: Registry, settings: Settings, table: TargetTable) -> Iterator[str]:
     """Yield of each subject of a table why it would not take the table's schema. Raises TargetError where the registry does
     not say."""
-    key, value = subjects(settings, table)
-    for subject, schema in ([key] if table.key else []) + ([value] if settings.source else []):
-        if not registry.fits(subject, avro_text(schema)):
+    for subject, text in TEXTS[registry.format](settings, table):
+        if not registry.fits(subject, text):
             yield f"subject {subject} at {registry.place} has a schema with which that of the table is not compatible"

@@ -19,11 +19,12 @@ from anabranch.model.table_life import TableState, read_stored
 
 if TYPE_CHECKING:
     from anabranch.model.ddl_changes import DdlChange
+    from anabranch.rows.messages.protobuf.numbers import Numbers
 
 JOB: Key = ("job",)
 CHECKPOINT: Key = ("checkpoint",)
 TABLE, SCHEMA, SKIPPED, DDL, TRACE = "table", "schema", "skipped", "ddl", "trace"
-FIRST_ROWS = "first_rows"
+FIRST_ROWS, FIELDS = "first_rows", "fields"
 Records = Mapping[Key, Value]
 
 
@@ -119,7 +120,22 @@ def table_values(state: TableState) -> dict[Key, Value | None]:
 
 def no_table(table: TableId) -> dict[Key, Value | None]:
     """Return what removes a table's state."""
-    return {table_key(table): None, (SCHEMA, str(table)): None}
+    return {table_key(table): None, (SCHEMA, str(table)): None, (FIELDS, str(table)): None}
+
+
+def fields_of(records: Records, table: TableId) -> Numbers | None:
+    """Return the numbers of the fields of a table's columns; None where no changed definition has had them noted."""
+    found = records.get((FIELDS, str(table)))
+    if found is None:
+        return None
+    from anabranch.rows.messages.protobuf.numbers import Numbers  # `status` goes without
+
+    return Numbers.from_json(found)
+
+
+def fields_values(table: TableId, fields: Numbers) -> dict[Key, Value | None]:
+    """Return the record of the numbers of the fields of a table's columns."""
+    return {(FIELDS, str(table)): fields.to_json()}
 
 
 def topic_value(topic: NotedTopic) -> Value:

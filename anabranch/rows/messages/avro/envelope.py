@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pyarrow as pa
 
@@ -90,6 +91,19 @@ def subjects(settings: Settings, table: TargetTable) -> Iterator[tuple[str, Sche
     topic = settings.topic(table)
     yield f"{topic}-key", key_struct(table, topic, settings.decimal)
     yield f"{topic}-value", value_struct(table, topic, settings.decimal, settings.source)
+
+
+def known_subjects(settings: Settings, table: TargetTable) -> Iterator[tuple[str, Schema]]:
+    """Yield as `subjects` what has a schema: the key of a table that has one, values where the source is known."""
+    for subject, schema in islice(subjects(settings, table), 2 if settings.source else 1):
+        if schema["fields"]:
+            yield subject, schema
+
+
+def texts(settings: Settings, table: TargetTable) -> Iterator[tuple[str, str]]:
+    """Yield subjects and texts of the schemas of a table."""
+    for subject, schema in known_subjects(settings, table):
+        yield subject, avro_text(schema)
 
 
 def _written(side: _Side, text: bytes | None, table: TargetTable | None) -> bytes | None:

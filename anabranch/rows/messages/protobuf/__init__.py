@@ -1,0 +1,1 @@
+"""Protobuf: schemas (proto3) and values of Debezium's envelopes, for the format `protobuf`."""
