@@ -13,6 +13,7 @@ from pydantic import Field
 
 from anabranch.api.asking import Asks, TheManager
 from anabranch.api.repeating import RepeatKey, tell_repeat
+from anabranch.config.hop_kinds import kind_of
 from anabranch.config.toml_text import document_of
 from anabranch.errors import ConfigError
 from anabranch.manager import Manager
@@ -26,7 +27,7 @@ Name = Annotated[str, Path(description="A job's name.", min_length=1, max_length
 @dataclass(frozen=True)
 class JobAnswer:
     """A job and its process. `state`: stopped, starting, running, stopping, waiting (to be started again) or failed;
-    `problem`: why it cannot be started now, "" where it can."""
+    `problem`: why it cannot be started now, "" where it can. `kind`: job, or pump, route, receive: hops of a trail."""
 
     name: str
     version: int
@@ -38,6 +39,7 @@ class JobAnswer:
     exit_code: int | None
     again_in: float | None
     problem: str
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def answer(manager: Manager, job: ManagedJob) -> JobAnswer:
         found.code,
         found.again_in,
         found.problem,
+        manager.jobs.kind(job.name).value,
     )
 
 
@@ -94,10 +97,11 @@ def jobs(
 
 @routes.post("", status_code=201)
 def add(manager: TheManager, caller: Asks, body: JobText, response: Response, key: RepeatKey = None) -> JobAnswer:
-    """Take in a job by the text of its file. It does not run yet."""
-    job, is_repeat = manager.add_once(caller, body.written(), body.note, key)
+    """Take in a job, or a hop of a trail, by the text of its file. It does not run yet."""
+    text = body.written()
+    job, is_repeat = manager.add_once(caller, text, body.note, key)
     tell_repeat(response, is_repeat)
-    return JobAnswer(job.name, job.version, job.is_wanted, job.since, "stopped", None, 0, None, None, "")
+    return JobAnswer(job.name, job.version, job.is_wanted, job.since, "stopped", None, 0, None, None, "", kind_of(text).value)
 
 
 @routes.get("/{name}")
@@ -132,5 +136,5 @@ def stop(manager: TheManager, caller: Asks, name: Name) -> JobAnswer:
 
 @routes.get("/{name}/status")
 def status(manager: TheManager, caller: Asks, name: Name) -> dict[str, Any]:
-    """Return what `anabranch status --json` prints."""
+    """Return what `anabranch status --json` prints; of a hop what this machine knows, with each hop's delay."""
     return manager.status(caller, name)

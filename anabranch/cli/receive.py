@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from anabranch.cli.options import Verb, log_level
@@ -17,6 +19,8 @@ def receive(file: str, check: bool) -> None:
     Who sends is told that something is there when it is on the disk. Any number of trails and senders at once; a certificate
     writes only the names that FILE allows to it.
     """
+    from anabranch.job.hop_process import noted
     from anabranch.job.hopping import receive
 
-    receive(file, check=check, show=lambda text: click.echo(text, err=not check))
+    with nullcontext() if check else noted():
+        receive(file, check=check, show=lambda text: click.echo(text, err=not check))

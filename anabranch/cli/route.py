@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import click
 
 from anabranch.cli.options import Verb, log_level
@@ -17,6 +19,8 @@ def route(file: str, check: bool) -> None:
     What passes is not looked at, and nothing is acknowledged here: that comes from the receiver at the end of the way. So a
     router may be killed at any moment.
     """
+    from anabranch.job.hop_process import noted
     from anabranch.job.hopping import route
 
-    route(file, check=check, show=lambda text: click.echo(text, err=not check))
+    with nullcontext() if check else noted():
+        route(file, check=check, show=lambda text: click.echo(text, err=not check))

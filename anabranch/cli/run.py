@@ -47,9 +47,11 @@ def run(job: str, until_caught_up: bool, seconds: float | None, stands_by: bool)
             f"{job} sends a trail and captures none", hint="--standby is for a job that captures into a trail"
         )
     if is_pump_file(job):
+        from anabranch.job.hop_process import noted
         from anabranch.job.hopping import pump_job
 
-        pump_job(job).run(until_caught_up=until_caught_up, seconds=seconds)
+        with noted():
+            pump_job(job).run(until_caught_up=until_caught_up, seconds=seconds)
         return
     from anabranch.job import Job
     from anabranch.job.standing_by import stand_by

@@ -274,11 +274,18 @@ M = TypeVar("M", bound=Section)
 def is_pump_file(path: str | Path) -> bool:
     """Return whether a job file has a trail at both ends. False for one that cannot be read: whoever reads it says why."""
     try:
-        data = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
-        urls = [data[end]["url"] for end in ("source", "target")]
-        return "rules" not in data and all(str(url).startswith("trail+") for url in urls)
-    except (OSError, ValueError, KeyError, TypeError):
+        return is_pump(tomllib.loads(Path(path).read_bytes().decode("utf-8-sig")))
+    except (OSError, ValueError):
         return False
+
+
+def is_pump(data: Mapping[str, Any]) -> bool:
+    """Return whether a job file, as TOML has it, has a trail at both ends."""
+    try:
+        urls = [data[end]["url"] for end in ("source", "target")]
+    except (KeyError, TypeError):
+        return False
+    return "rules" not in data and all(str(url).startswith("trail+") for url in urls)
 
 
 def load_hop_file(model: type[M], path: str | Path, env: Mapping[str, str] = os.environ) -> M:
@@ -286,12 +293,20 @@ def load_hop_file(model: type[M], path: str | Path, env: Mapping[str, str] = os.
     file = Path(path)
     try:
         text = file.read_bytes().decode("utf-8-sig")
-        data = tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(f"there is no file {file}", hint="FILE is its path") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from None
+    return parse_hop_text(model, text, file, env)
+
+
+def parse_hop_text(model: type[M], text: str, file: Path, env: Mapping[str, str]) -> M:
+    """Check the text of a file, which is called `file` in messages. Raises ConfigError with every problem."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not TOML: {error}") from None
     try:
         return model.model_validate(data, context={"env": env})

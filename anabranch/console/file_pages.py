@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.api.asking import TheManager
+from anabranch.config.hop_kinds import Kind, kind_of
 from anabranch.config.toml_text import text_of
 from anabranch.console.differences import difference
 from anabranch.console.logged_in import Acts, Visits
@@ -27,10 +28,12 @@ _Short = Annotated[str, Form(max_length=2000)]
 
 
 @routes.get("/new")
-def new(request: Request, visitor: Visits) -> HTMLResponse:
-    """Show the form of a new job."""
+def new(
+    request: Request, visitor: Visits, kind: Annotated[Kind | None, Query(description="Of what.")] = None
+) -> HTMLResponse:
+    """Show the form of a new job; for a hop of a trail, with a file of that kind to be filled in."""
     visitor.caller.require(Role.ADMINISTRATOR)
-    return page(request, "new.html", visitor, text="", note="")
+    return page(request, "new.html", visitor, text=drafted_hop(kind) if kind else "", note="")
 
 
 @routes.post("/new/draft")
@@ -61,7 +64,7 @@ def add(
             return RedirectResponse(f"/jobs/{manager.add(visitor.caller, text, note).name}", 303)
     except ConfigError as error:
         return page(request, "new.html", visitor, 422, text=text, note=note, error=error, quoted=text.splitlines())
-    return page(request, "new.html", visitor, text=text, note=note, fits=name)
+    return page(request, "new.html", visitor, text=text, note=note, fits=name, what=f"a {kind_of(text).noun}")
 
 
 @routes.get("/jobs/{name}/edit")
@@ -145,6 +148,23 @@ def drafted(name: str, source: str, target: str, tables: list[str]) -> str:
     return (
         f"name = {text_of(name)}\n\n[source]\nurl = {text_of(source)}\n\n[target]\nurl = {text_of(target)}\n\n"
         f"[[rules]]\ninclude = {text_of(tables)}\n"
+    )
+
+
+def drafted_hop(kind: Kind) -> str:
+    """Return the text of the file of a hop, to be filled in by a person: an address of this machine, until TLS is there."""
+    if kind is Kind.PUMP:
+        ends = '[source]\nurl = "trail+file:///DIRECTORY/trail"\n\n[target]\nurl = "trail+tcp://127.0.0.1:7420/NAME"\n'
+        return f'name = "out"\n\n{ends}'
+    tls = '# tls_ca = "/…/ca.pem"\n# tls_cert = "/…/this.pem"\n# tls_key = "/…/this.key"\n'
+    listen = f'[listen]\naddress = "127.0.0.1:7420"\n{tls}'
+    allow = '[[allow]]\npeer = "*"\ntrail = "NAME"\n'
+    if kind is Kind.ROUTE:
+        return f'name = "dmz"\n\n{listen}\n[[routes]]\ntrail = "NAME"\nto = "trail+tcp://127.0.0.1:7421"\n\n{allow}'
+    return (
+        f'name = "inner"\n\n{listen}\n[store]\nurl = "trail+file:///DIRECTORY"\n\n{allow}'
+        if kind is Kind.RECEIVE
+        else ""
     )
 
 

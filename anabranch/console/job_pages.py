@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
 from anabranch.api.asking import TheManager
+from anabranch.config.hop_kinds import Kind
 from anabranch.console.logged_in import Acts, Visits
 from anabranch.console.outlook import outlook, outlooks
 from anabranch.console.showing import PageRoute, page
@@ -44,6 +45,7 @@ def job(request: Request, manager: TheManager, visitor: Visits, name: str, live:
     may_act = visitor.caller.role_at(name).includes(Role.OPERATOR)
     facts: dict[str, Any] = {
         "one": found,
+        "is_job": found.kind_of_file is Kind.JOB,
         "file": manager.file(visitor.caller, name),
         "may_act": may_act,
         "live": live != "no",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.config.hop_kinds import Kind
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller
 from anabranch.manager.glances import Glance, Heard
@@ -36,6 +37,7 @@ class Outlook:
     kind: str
     detail: str
     since: str | None
+    kind_of_file: Kind = Kind.JOB
 
     @property
     def sign(self) -> str:
@@ -58,7 +60,9 @@ def outlook(manager: Manager, caller: Caller, job: ManagedJob) -> Outlook:
     """Return the outlook of a job; asks no end."""
     process, glance = manager.supervision.state(job.name), manager.glance(caller, job.name)
     word, kind, detail, since = _said(job, process, glance)
-    return Outlook(job, process, glance, manager.heard(caller, job.name), word, kind, detail, since)
+    return Outlook(
+        job, process, glance, manager.heard(caller, job.name), word, kind, detail, since, manager.jobs.kind(job.name)
+    )
 
 
 def outlooks(manager: Manager, caller: Caller) -> list[Outlook]:

@@ -80,6 +80,7 @@ def status(
 def heard_now(manager: Manager, caller: Caller, name: str, fresh: bool) -> Heard:
     """Return what both ends say of a job; what they said a moment ago, unless it is to be `fresh`."""
     found = manager.heard(caller, name)
+    manager.jobs.require_job(name)
     if fresh or found is None or found.age > KEPT_S:
         manager.status(caller, name)
         found = manager.heard(caller, name)

@@ -30,17 +30,17 @@ from anabranch.config.hop_files import (
 from anabranch.config.store_urls import StoreUrl, is_store_url
 from anabranch.errors import ConfigError, NotCaughtUp, Problem, Side, StateError, TargetUnavailable
 from anabranch.job import store_jobs
+from anabranch.job.hop_status import pump_status
 from anabranch.job.signals import Stop
 from anabranch.job.store_jobs import FetchJob
 from anabranch.stores.opening import open_store
-from anabranch.trail import retention
-from anabranch.trail.lock import OsLock, holder
+from anabranch.trail.lock import OsLock
 from anabranch.trail.reader import exists
 from anabranch.trail.retention import RetentionLimits
 from anabranch.transport import hop_state
 from anabranch.transport.bandwidth import Hours, Limiter
 from anabranch.transport.link import Link, LinkLost
-from anabranch.transport.pump import LONGEST_PAUSE, Pump, reader_name
+from anabranch.transport.pump import LONGEST_PAUSE, Pump
 from anabranch.transport.receiver import Receiver
 from anabranch.transport.router import Route, Router
 from anabranch.transport.server import Server, listening
@@ -104,21 +104,8 @@ class PumpJob:
                     raise NotCaughtUp(f"the next store has not got all of {self.directory}", hint="give it more time")
 
     def status(self) -> dict[str, Any]:
-        """Return how far it is: `phase`, `parts`, and `hop` as HopState has it; `registered`: the sequence up to which the
-        trail lets go of what the pump has sent."""
-        said = next((one for one in hop_state.states(self.directory) if one.get("name") == self.name), None)
-        who = holder(self._lock_file)
-        registered = retention.readers(self.directory).get(reader_name(self.name))
-        return {
-            "version": 1,
-            "job": self.name,
-            "phase": "streaming" if who else "stopped",
-            "running": who,
-            "source": str(self.source),
-            "target": str(self.target),
-            "registered": registered.sequence if registered else None,
-            "hop": said,
-        }
+        """Return how far it is, as `pump_status` has it."""
+        return pump_status(self.name, self.directory, str(self.source), str(self.target))
 
     @property
     def _lock_file(self) -> Path:

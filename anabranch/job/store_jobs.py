@@ -16,10 +16,11 @@ from uuid import uuid4
 from anabranch.config.hop_files import PumpFile, TrailUrl
 from anabranch.config.store_urls import StoreUrl, parse_store_url
 from anabranch.errors import AnabranchError, ConfigError, NotCaughtUp, Problem, Side, StateError
+from anabranch.job.hop_status import pump_status
 from anabranch.job.signals import Stop
 from anabranch.stores.contract import ObjectMissing, ObjectStore
 from anabranch.stores.opening import open_store
-from anabranch.trail.lock import LockHeld, OsLock, holder
+from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.trail.retention import RetentionLimits
 from anabranch.transport import hop_state, store_facts
 from anabranch.transport.pump import LONGEST_PAUSE
@@ -61,19 +62,8 @@ class FetchJob:
                     raise NotCaughtUp(f"{self.directory} has not got all of {self.source}", hint="give it more time")
 
     def status(self) -> dict[str, Any]:
-        """Return how far it is: `phase`, `running`, and `hop` as HopState has it."""
-        states = hop_state.states(self.directory, hop_state.FETCHED)
-        who = holder(self._lock_file)
-        return {
-            "version": 1,
-            "job": self.name,
-            "phase": "streaming" if who else "stopped",
-            "running": who,
-            "source": str(self.source),
-            "target": str(self.target),
-            "registered": None,
-            "hop": next((one for one in states if one.get("name") == self.name), None),
-        }
+        """Return how far it is, as `pump_status` has it."""
+        return pump_status(self.name, self.directory, str(self.source), str(self.target), folder=hop_state.FETCHED)
 
     @property
     def _lock_file(self) -> Path:

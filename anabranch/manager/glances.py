@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from anabranch.errors import ConfigError, TrailError, UnknownName
+from anabranch.config import JobConfig
+from anabranch.errors import AnabranchError, ConfigError, TrailError, UnknownName
 from anabranch.job.counters import counters
 from anabranch.job.lag import Lag
 from anabranch.job.states import Condition, condition_of, worst
 from anabranch.job.status import Picture
+from anabranch.manager.hop_view import HopView
 from anabranch.manager.jobs import Jobs
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
@@ -45,8 +48,8 @@ class TargetGlance:
 
 @dataclass(frozen=True)
 class Glance:
-    """A job. `state`: that of the target which needs a person most; `positions`: read, written; `problem`: why the job's file
-    cannot be used here, "" where it can."""
+    """A job, or a hop of a trail. `state`: that of the target which needs a person most; `positions`: read, written; `problem`:
+    why the file cannot be used here, "" where it can; `hop`: of a hop what `hop_status` says, of a job None."""
 
     source: str = ""
     state: StateStatus | None = None
@@ -57,6 +60,7 @@ class Glance:
     targets: tuple[TargetGlance, ...] = ()
     last_error: Mapping[str, Any] | None = None
     problem: str = ""
+    hop: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class _Known:
 
     version: tuple[int, ...]
     views: list[tuple[JobView, Picture]] = field(default_factory=list)
+    hop: HopView | None = None
     source: str = ""
     problem: str = ""
     at: float = 0.0  # monotonic
@@ -93,8 +98,9 @@ class _Known:
 class Glances:
     """The looks at one manager's jobs, from any thread."""
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs, self._mutex = jobs, threading.Lock()
+    def __init__(self, jobs: Jobs, home: Path) -> None:
+        """`home`: where jobs and hops have theirs."""
+        self._jobs, self._home, self._mutex = jobs, home, threading.Lock()
         self._known: dict[str, _Known] = {}
         self._heard: dict[str, Heard] = {}
 
@@ -134,20 +140,26 @@ class Glances:
     def _opened(self, name: str, version: tuple[int, ...]) -> _Known:
         try:
             config = self._jobs.checked(self._jobs.version(name).text)
+            if not isinstance(config, JobConfig):
+                return _Known(version, hop=HopView(self._jobs, name, self._home))
         except UnknownName:
             raise
         except ConfigError as error:
             return _Known(version, problem="; ".join([error.message, *map(str, error.problems)]))
         views = JobView(config, self._jobs.file(name)).targets()
-        return _Known(version, [(view, Picture(view)) for view in views], str(config.source.endpoint))
+        return _Known(version, [(view, Picture(view)) for view in views], source=str(config.source.endpoint))
 
 
 def _close(known: _Known | None) -> None:
     for _, picture in known.views if known else ():
         picture.close()
+    if known is not None and known.hop is not None:
+        known.hop.close()
 
 
 def _look(known: _Known) -> Glance:
+    if known.hop is not None:
+        return _look_at_hop(known.hop)
     if not known.views:
         return Glance(problem=known.problem)
     seen = [(view, picture.now()) for view, picture in known.views]
@@ -173,6 +185,16 @@ def _look(known: _Known) -> Glance:
         targets,
         max(errors, key=lambda error: str(error["at"]), default=None),
     )
+
+
+def _look_at_hop(view: HopView) -> Glance:
+    try:
+        seen = view.now()
+    except (AnabranchError, OSError) as error:  # its trail cannot be read
+        return Glance(problem=str(error))
+    status = seen.status
+    ends = str(status.get("source") or status["listen"])
+    return Glance(ends, seen.condition.shown(), seen.lag, last_error=seen.last_error, hop=status)
 
 
 def _target(view: JobView, snapshot: Mapping[str, Any], lag: float | None, condition: Condition) -> TargetGlance:

@@ -110,6 +110,7 @@ class Inside:
 
     def _version(self, caller: Caller, name: str) -> int:
         caller.require(Role.VIEWER, name)
+        self._jobs.require_job(name)
         return self._jobs.job(name).version
 
     def _job(self, name: str) -> Job:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.config import JobConfig, parse_job
+from anabranch.config.hop_kinds import HopFile, Kind, kind_of, parse_hop
 from anabranch.config.reading import AnyVariable
 from anabranch.errors import ConfigError, OutOfDate, UnknownName
 from anabranch.manager.environment import JobEnvironment, name_in
@@ -57,6 +58,7 @@ class Jobs:
         self._secrets = secrets
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._files = threading.RLock()  # one writes them at a time, and what it writes is the newest
+        self._kinds: dict[tuple[str, int], Kind] = {}  # of each version of a file, which never becomes another one
 
     def all(self) -> list[ManagedJob]:
         """Return all jobs by name."""
@@ -73,13 +75,33 @@ class Jobs:
         """Return the path of the job's file, which has its present version."""
         return self._directory / f"{name}.toml"
 
-    def checked(self, text: str) -> JobConfig:
-        """Read the text of a job file. Raises ConfigError with every problem of it."""
-        return parse_job(text, Path("the job file"), self.environment(name_in(text)), check_filter)
+    def kind(self, name: str) -> Kind:
+        """Return what the job's present file describes: a job, or a hop of a trail. Raises UnknownName."""
+        key = name, self.job(name).version
+        if (found := self._kinds.get(key)) is None:
+            found = self._kinds[key] = kind_of(self.version(*key).text)
+        return found
+
+    def checked(self, text: str) -> JobConfig | HopFile:
+        """Read the text of the file of a job or a hop. Raises ConfigError with every problem of it."""
+        return _parsed(text, self.environment(name_in(text)))
+
+    def hop(self, name: str) -> HopFile:
+        """Return the file of a hop. Raises ConfigError, also where it is a job."""
+        text = self.version(name).text
+        return parse_hop(kind_of(text), text, self.file(name), self.environment(name))
+
+    def require_job(self, name: str) -> None:
+        """Raise ConfigError for a hop of a trail: it has no tables, and no ends that are databases."""
+        if (kind := self.kind(name)) is not Kind.JOB:
+            message = f"{name} is a {kind.noun}, which passes a trail on, and no job with databases"
+            raise ConfigError(
+                message, job=name, hint="its status says how far it is; ask the jobs at the ends of its way"
+            )
 
     def refuse_wrong(self, text: str) -> None:
         """Raise ConfigError, with every problem, for the text of a job file that is wrong whatever its variables are."""
-        parse_job(text, Path("the job file"), AnyVariable(), check_filter)
+        _parsed(text, AnyVariable())
 
     def environment(self, name: str) -> JobEnvironment:
         """Return what `${…}` in the file of a job with this name is looked up in."""
@@ -221,3 +243,8 @@ class Jobs:
 
 def _job(row: Mapping[str, object]) -> ManagedJob:
     return ManagedJob(str(row["name"]), int(str(row["version"])), bool(row["is_wanted"]), str(row["since"]))
+
+
+def _parsed(text: str, env: Mapping[str, str]) -> JobConfig | HopFile:
+    kind, file = kind_of(text), Path("the job file")
+    return parse_job(text, file, env, check_filter) if kind is Kind.JOB else parse_hop(kind, text, file, env)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch import log
 from anabranch.config import JobConfig
+from anabranch.config.hop_kinds import HopFile, Kind
 from anabranch.errors import ConfigError, NotAllowed, StateError
 from anabranch.job import Job
+from anabranch.job.hop_status import hop_status
 from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
 from anabranch.manager.alert_rules import AlertRules
@@ -87,7 +89,7 @@ class Manager:
         self.events = Events(self.store, self.jobs, self.supervision, self.alerts, lambda: self.monitor.latest)
         self._asked = Asked()
         self.inside = Inside(self.jobs, self._asked, self.audit)
-        self.glances = Glances(self.jobs)
+        self.glances = Glances(self.jobs, self.home)
 
     def sign_on_by(self, settings: Settings) -> None:
         """Let people and programs log in by an OpenID provider, too."""
@@ -123,9 +125,12 @@ class Manager:
         return self.jobs.job(name)
 
     def status(self, caller: Caller, name: str) -> dict[str, Any]:
-        """Return what `anabranch status --json` says of a job; asks both ends. Raises TooBusy."""
+        """Return what `anabranch status --json` says of a job; asks both ends. Of a hop, what this machine knows of it. Raises
+        TooBusy."""
 
         def find() -> dict[str, Any]:
+            if (kind := self.jobs.kind(name)) is not Kind.JOB:
+                return hop_status(kind, self.jobs.hop(name), self.home / name, self.jobs.environment(name))
             found = self._opened(name).status()
             self.glances.hear(name, found)
             return found
@@ -244,7 +249,7 @@ class Manager:
             return found, present.version
         return found, self.change(caller, into, found.text, note, present.version).version
 
-    def checked(self, caller: Caller, text: str, name: str | None = None) -> JobConfig:
+    def checked(self, caller: Caller, text: str, name: str | None = None) -> JobConfig | HopFile:
         """Check the text of a job file, and keep nothing. Raises ConfigError with every problem of it. It tells which variables
         the manager has, so whoever may not add jobs may not ask. `name`: the job whose next version it would be, which whoever
         may change that job may ask."""
@@ -296,7 +301,8 @@ class Manager:
         self.audit.note(caller, "job_removed", name)
 
     def _opened(self, name: str) -> Job:
-        """Return a job as its present file has it, with the secrets of now."""
+        """Return a job as its present file has it, with the secrets of now. Raises ConfigError for a hop."""
+        self.jobs.require_job(name)
         return Job.from_file(self.jobs.file(name), self.jobs.environment(name))
 
     def _environment(self, name: str) -> dict[str, str]:

@@ -9,9 +9,11 @@ import threading
 import time
 
 from anabranch import log
+from anabranch.config.hop_kinds import Kind
 from anabranch.errors import AnabranchError
 from anabranch.job import Job
 from anabranch.manager.alerts import Alerts
+from anabranch.manager.hop_view import HopMeasures, HopView
 from anabranch.manager.jobs import Jobs, ManagedJob
 from anabranch.manager.measures import ENDED, JobMeasures, Measure, of_nothing, with_state
 from anabranch.manager.processes import LOG
@@ -28,7 +30,7 @@ class Monitor:
 
     def __init__(self, jobs: Jobs, supervision: Supervision, statistics: Statistics, alerts: Alerts) -> None:
         self._jobs, self._supervision, self._statistics, self._alerts = jobs, supervision, statistics, alerts
-        self._opened: dict[str, tuple[tuple[int, ...], JobMeasures | None]] = {}
+        self._opened: dict[str, tuple[tuple[int, ...], JobMeasures | HopMeasures | None]] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         self.latest: dict[str, Measure] = {}
@@ -98,19 +100,24 @@ class Monitor:
             log.get(job=job.name).debug("job_not_measured", error=str(error))
             return None
 
-    def _measures(self, job: ManagedJob) -> JobMeasures | None:
+    def _measures(self, job: ManagedJob) -> JobMeasures | HopMeasures | None:
         """Return what measures this version of a job; None where its file cannot be read, for want of a variable, say."""
         mark, present = self._jobs.mark(job.name), self._opened.get(job.name)
         found = present[1] if present else None
         if present is None or present[0] != mark:
             self._close(job.name)
             try:
-                found = JobMeasures(Job.from_file(self._jobs.file(job.name), self._jobs.environment(job.name)))
+                found = self._made(job.name)
             except AnabranchError as error:
                 log.get(job=job.name).warning("job_not_measured", error=str(error))
                 found = None
             self._opened[job.name] = mark, found
         return found
+
+    def _made(self, name: str) -> JobMeasures | HopMeasures:
+        if self._jobs.kind(name) is not Kind.JOB:
+            return HopMeasures(HopView(self._jobs, name, self._supervision.home))
+        return JobMeasures(Job.from_file(self._jobs.file(name), self._jobs.environment(name)))
 
     def _close(self, name: str) -> None:
         _, measures = self._opened.pop(name, (None, None))

@@ -117,7 +117,7 @@ class Operations:
         """Have a command carried out, but once for a `key`. Returns the operation as it was asked for, and whether it was so
         before."""
         caller.require(Role.VIEWER, job)
-        self._jobs.job(job)
+        self._jobs.require_job(job)
         caller.require(self.needs(verb, arguments), job)
         given = self._commands[verb].of_job(arguments)
 

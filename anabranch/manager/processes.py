@@ -1,8 +1,8 @@
 """The processes in which a manager's jobs run: started, found again, asked to stop.
 
-A job runs as `anabranch run FILE`, in a session of its own, so that it goes on when the manager dies. A later manager finds it
-by what it notes in its state.db; its lock keeps a second one from running beside it. What does not live here: when to start one
-(`supervising.py`).
+A job runs as `anabranch run FILE`, a hop of a trail as `run`, `route` or `receive`, in a session of its own, so that it goes
+on when the manager dies. A later manager finds it by what it notes in its state.db; its lock keeps a second one from running
+beside it. What does not live here: when to start one (`supervising.py`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
+from anabranch.config.hop_kinds import Kind
+from anabranch.job.hop_process import HOME
 from anabranch.manager.run_log import keep_short
 from anabranch.state.living import is_here, mark_of
 from anabranch.state.store import FILE, StateStore
 from anabranch.trail import lock
 from anabranch.view.running import RUN, RUN_LOCK
 
-COMMAND = (sys.executable, "-m", "anabranch", "run")
+PROGRAM = (sys.executable, "-m", "anabranch")
+COMMAND = (*PROGRAM, "run")
 LOG = "run.log"  # in the job's home: what `run` and its parts write
 
 
 class JobProcess:
-    """One process `anabranch run`; `child` where this manager has started it, else it was found."""
+    """One process `anabranch run`, or that of a hop; `child` where this manager has started it, else it was found."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None, mark: str = "") -> None:
         """`mark`: what it has noted of itself, where it was found."""
@@ -34,18 +37,20 @@ class JobProcess:
         self._mark = mark or mark_of(pid, os.uname().nodename)
 
     @classmethod
-    def started(cls, file: Path, home: Path, environment: Mapping[str, str]) -> JobProcess:
-        """Start `run` for a job file; its output goes to `run.log` in the job's home."""
+    def started(cls, file: Path, home: Path, environment: Mapping[str, str], kind: Kind = Kind.JOB) -> JobProcess:
+        """Start what runs a file; its output goes to `run.log` in the home. A hop is told where to note itself."""
+        command = COMMAND if kind is Kind.JOB else (*PROGRAM, kind.verb)
+        variables = dict(environment) if kind is Kind.JOB else {**environment, HOME: str(home)}
         home.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # no room: it is tried again while the job is watched
             keep_short(home / LOG)
         with open(os.open(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             child = subprocess.Popen(
-                [*COMMAND, str(file)],
+                [*command, str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=dict(environment),
+                env=variables,
                 cwd=home,
                 start_new_session=True,
             )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from anabranch.config.hop_files import is_pump
 from anabranch.databases import SSL_FILES
 
 FILES = frozenset(SSL_FILES) - {"ssl_mode"}
@@ -29,8 +30,16 @@ def reach_of(text: str) -> dict[str, str]:
         "[trail] encrypt": job.get("trail", {}).get("encrypt"),  # a command, files, variables of the manager
         "[observe] traces": job.get("observe", {}).get("traces"),  # gets headers of the environment
         **dict(_files(job)),
+        **dict(_of_hop(job)),
     }
     return {key: json.dumps(said, sort_keys=True, default=str) for key, said in found.items() if said}
+
+
+def _of_hop(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a hop of a trail does to its machine: ports that listen, directories that are read and written, who may."""
+    yield from ((f"[{key}]", job.get(key)) for key in ("listen", "store", "routes", "allow"))
+    if is_pump(job):
+        yield from ((f"[{end}] url", job[end]["url"]) for end in ("source", "target"))
 
 
 def _files(job: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import log
-from anabranch.errors import AnabranchError, StateError
+from anabranch.config.hop_kinds import Kind
+from anabranch.errors import AnabranchError, StateError, UnknownName
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
@@ -25,6 +26,7 @@ LOOK_S = 2.0  # between two looks for a process that somebody else has started
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 CALM_S = 600.0  # a job that ran for so long begins its pauses anew
 STOP_S = 90.0  # `run` gives its parts 60; then it is killed, which costs nothing but work
+ENDED_IN_TURN = ((Kind.JOB,), (Kind.PUMP,), (Kind.ROUTE,), (Kind.RECEIVE,))
 FINAL_CODES = frozenset({2, 3})  # configuration, preflight: it would fail again
 
 
@@ -96,15 +98,29 @@ class Supervision:
             self._thread.join()
 
     def stop_all(self) -> None:
-        """Ask every job to stop, and wait until no process is left. What is wanted stays: a later manager starts them again."""
+        """Ask every job to stop, and wait until no process is left; then the hops of trails, those first that send: what jobs
+        have written last may still go on. What is wanted stays: a later manager starts them again."""
         self.end()
         with self._mutex:
-            while self.may_act() and (
-                running := [one for one in self._watched.values() if one.process and one.process.code() is None]
-            ):
-                for one in running:
-                    self._stop(one)
-                time.sleep(0.1)
+            for kinds in ENDED_IN_TURN:
+                while self.may_act() and (running := self._running(kinds)):
+                    for one in running:
+                        self._stop(one)
+                    time.sleep(0.1)
+
+    def _running(self, kinds: Collection[Kind]) -> list[Watched]:
+        """Return what runs of these kinds; what is no more in the store counts as a job."""
+        return [
+            one
+            for name, one in self._watched.items()
+            if one.process and one.process.code() is None and self._kind(name) in kinds
+        ]
+
+    def _kind(self, name: str) -> Kind:
+        try:
+            return self.jobs.kind(name)
+        except UnknownName:
+            return Kind.JOB
 
     def look(self) -> None:
         """Make what is wanted so, once. A job about which nothing can be done holds up no other."""
@@ -241,7 +257,7 @@ class Supervision:
             return None
         self.jobs.refresh_file(name)
         environment = self.jobs.environment_of_process(name, self.environment)
-        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment)
+        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment, self.jobs.kind(name))
         watched.began, watched.stop_asked = time.monotonic(), None
         log.get(job=name).info("job_started", pid=watched.process.pid)
         return None
