@@ -102,7 +102,9 @@ def pages() -> dict[str, str]:
 def job_file() -> Iterator[str]:
     schema = JobConfig.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
-    of_jobs = (one for one in Section.__subclasses__() if one.__name__ in definitions)  # others are of the files of hops
+    of_jobs = (
+        one for one in Section.__subclasses__() if one.__name__ in definitions
+    )  # others are of the files of hops
     for model in (JobConfig, *of_jobs):
         properties = schema["properties"] if model is JobConfig else definitions[model.__name__]["properties"]
         for name, text in _texts_under_fields(model):

@@ -9,15 +9,17 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
+from anabranch.manager.manager import OK
+
 routes = APIRouter(tags=["health"])
 
 
 @routes.get("/healthz", response_class=PlainTextResponse)
 async def healthz(request: Request) -> PlainTextResponse:
-    """Say `ok` while the manager's threads live and its state can be read, else `failed` with 503. Needs no token, and tells
-    nothing else."""
+    """Say `ok` while the manager's threads live and its state can be read. Else 503: `degraded: store away` while jobs go on,
+    and it will answer again by itself; `failed` where it will not. Needs no token, and tells nothing else."""
     state = request.app.state  # asked by a thread of its own: all others may wait for an end that does not answer
     if not hasattr(state, "healths"):
         state.healths = CapacityLimiter(1)
-    is_well = await to_thread.run_sync(state.manager.is_well, limiter=state.healths)
-    return PlainTextResponse("ok\n") if is_well else PlainTextResponse("failed\n", 503)
+    found = await to_thread.run_sync(state.manager.health, limiter=state.healths)
+    return PlainTextResponse(f"{found}\n", 200 if found == OK else 503)

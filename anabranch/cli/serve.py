@@ -205,7 +205,9 @@ def _serve(
         if not lease.is_lost:
             server.run(sockets)
     finally:
-        manager.end(stop_jobs and not lease.is_lost)
+        if left := manager.end(stop_jobs and not lease.is_lost):
+            said = "it is not sure that no other manager leads: the store is away"
+            click.echo(f"left running, since {said}: {', '.join(left)}", err=True)
     if lease.is_lost:
         message = "another manager has taken over the jobs, which go on: this one did not answer for a while"
         raise Overtaken(message, hint="started again, it stands by")

@@ -58,6 +58,7 @@ class Jobs:
         self._secrets = secrets
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._files = threading.RLock()  # one writes them at a time, and what it writes is the newest
+        self._as_written: dict[str, tuple[int, int] | None] = {}  # how each file was when we wrote it, or looked at it
         self._kinds: dict[tuple[str, int], Kind] = {}  # of each version of a file, which never becomes another one
 
     def all(self) -> list[ManagedJob]:
@@ -229,16 +230,37 @@ class Jobs:
         if not is_present:
             self.write_file(name)
 
+    def put_back(self, name: str) -> None:
+        """Write the file of a job again where somebody else has replaced it: a manager that slept over its end, say. Costs a
+        look at the file where nobody has."""
+        if self._as_written.get(name) != _mark_of(self.file(name)):
+            self.refresh_file(name)
+            self._as_written[name] = _mark_of(self.file(name))
+
     def write_file(self, name: str) -> None:
-        """Write the present version of a job where its commands read it, readable for this user alone."""
+        """Write the present version of a job where its commands read it, readable for this user alone. It gets its name in a
+        transaction, in which nobody can take over, and only while the version is the present one. Raises Overtaken."""
         with self._files:
-            path, text = self.file(name), self.version(name).text
-            handle, beside = tempfile.mkstemp(UNFINISHED, f".{path.name}.", self._directory)  # with mode 0600
+            while not self._write_version(name, self.version(name)):
+                continue
+            self._as_written[name] = _mark_of(self.file(name))
+
+    def _write_version(self, name: str, found: JobVersion) -> bool:
+        """Write the file of a job; return False, and write nothing, where the version is no more the present one."""
+        path = self.file(name)
+        handle, beside = tempfile.mkstemp(UNFINISHED, f".{path.name}.", self._directory)  # with mode 0600
+        try:
             with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(found.text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            with self._store.writing() as connection:
+                row = connection.execute("SELECT version FROM job WHERE name = ?", (name,)).fetchone()
+                if is_present := row is not None and row["version"] == found.version:
+                    os.replace(beside, path)
+            return is_present
+        finally:
+            Path(beside).unlink(missing_ok=True)
 
 
 def _job(row: Mapping[str, object]) -> ManagedJob:
@@ -248,3 +270,12 @@ def _job(row: Mapping[str, object]) -> ManagedJob:
 def _parsed(text: str, env: Mapping[str, str]) -> JobConfig | HopFile:
     kind, file = kind_of(text), Path("the job file")
     return parse_job(text, file, env, check_filter) if kind is Kind.JOB else parse_hop(kind, text, file, env)
+
+
+def _mark_of(file: Path) -> tuple[int, int] | None:
+    """Return what differs as soon as somebody has replaced or changed a file; None where there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns

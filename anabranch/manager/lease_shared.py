@@ -9,6 +9,7 @@ What does not live here: jobs, which have locks of their own.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import threading
@@ -22,6 +23,7 @@ import psycopg
 from anabranch import log
 from anabranch.errors import ConfigError, StateError
 from anabranch.manager.lease import Lease
+from anabranch.manager.recording import here
 from anabranch.manager.store_postgresql import PostgresKeeper
 
 RENEW_S, GIVE_UP_S, TAKE_OVER_S = 2.0, 10.0, 15.0
@@ -42,7 +44,8 @@ class SharedLease(Lease):
         super().__init__(directory)
         self._store, self._own, self._clock = keeper, keeper.another(), clock
         host = os.uname().nodename
-        self._name = f"process {os.getpid()} on {host} ({secrets.token_hex(4)})"
+        self._machine = f"machine {hashlib.sha256(here().encode()).hexdigest()[:8]}"
+        self._name = f"process {os.getpid()} on {host} ({secrets.token_hex(4)}, {self._machine})"
         self._seen: tuple[int, int] | None = None  # token and beat
         self._since = 0.0
         self._token: int | None = None
@@ -67,7 +70,10 @@ class SharedLease(Lease):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Return whether a process of another machine had it when it was last looked at."""
+        """Return whether a process of another machine, or container, had it when it was last looked at. Two may have one name;
+        a former release has said its name alone."""
+        if ", machine " in self.holder:
+            return not self.holder.endswith(f", {self._machine})")
         return bool(self.holder) and f" on {os.uname().nodename} (" not in self.holder
 
     def take(self) -> bool:

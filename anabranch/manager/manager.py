@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from anabranch.manager.oidc.settings import Settings
     from anabranch.manager.oidc.sign_on import SignOn
 
+OK, STORE_AWAY, FAILED = "ok", "degraded: store away", "failed"
 DIRECTORY = "_manager"  # in the home of jobs: no job's name begins so
 
 
@@ -309,17 +310,19 @@ class Manager:
         """Return the variables of a process that is started for a job."""
         return self.jobs.environment_of_process(name, self.supervision.environment)
 
-    def is_well(self) -> bool:
-        """Return whether all of its threads are there, and its state can be read."""
+    def health(self) -> str:
+        """Return OK, STORE_AWAY where a store that machines share does not answer while jobs go on, or FAILED: a thread is no
+        more, or the manager's own file cannot be read."""
         threads = (self.supervision, self.monitor, self.notifier, self.operations)
+        if dead := [type(one).__name__.lower() for one in threads if one.has_died]:
+            log.get().error("manager_thread_died", threads=dead)
+            return FAILED
         try:
             self.store.row("SELECT 1")
         except StateError as error:
             log.get().error("state_not_read", error=str(error))
-            return False
-        if dead := [type(one).__name__.lower() for one in threads if one.has_died]:
-            log.get().error("manager_thread_died", threads=dead)
-        return not dead
+            return STORE_AWAY if self.supervision.is_shared else FAILED
+        return OK
 
     def stand_by(self) -> None:
         """End on this machine what the manager of another one was asked to end. For a manager that stands by."""
@@ -334,15 +337,18 @@ class Manager:
         self.notifier.begin()
         self.operations.begin()
 
-    def end(self, stop_jobs: bool = False) -> None:
-        """End the manager. The jobs go on, and a later manager takes them over, unless `stop_jobs`."""
-        if stop_jobs:
-            self.supervision.stop_all()
+    def end(self, stop_jobs: bool = False) -> list[str]:
+        """End the manager. The jobs go on, and a later manager takes them over, unless `stop_jobs`. Returns those that were to
+        be stopped, and were left: this manager does not know whether another one leads."""
+        left = self.supervision.stop_all() if stop_jobs else []
+        if left:
+            log.get().warning("jobs_left_running", jobs=left)
         self.supervision.end()
         self.monitor.end()
         self.notifier.end()
         self.operations.end()
         self.store.close()
+        return left
 
 
 def _refuse_reach(before: JobVersion, text: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anabranch import log
 from anabranch.config.hop_kinds import Kind
-from anabranch.errors import AnabranchError, StateError, UnknownName
+from anabranch.errors import AnabranchError, StateError
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
@@ -47,6 +47,8 @@ class Watched:
     look_at: float = 0.0  # when to look for a process of somebody else next
     elsewhere: str = ""
     noted: tuple[int, int] | None = None  # as `noted` said at the last look
+    kind: Kind = Kind.JOB  # of what runs, kept here for while the store is away
+    file_at: float = 0.0  # when to look at its file next
 
 
 @dataclass(frozen=True)
@@ -97,30 +99,26 @@ class Supervision:
         if self._thread.is_alive():
             self._thread.join()
 
-    def stop_all(self) -> None:
+    def stop_all(self) -> list[str]:
         """Ask every job to stop, and wait until no process is left; then the hops of trails, those first that send: what jobs
-        have written last may still go on. What is wanted stays: a later manager starts them again."""
+        have written last may still go on. What is wanted stays: a later manager starts them again. Returns what was left
+        running, since another manager may lead."""
         self.end()
         with self._mutex:
             for kinds in ENDED_IN_TURN:
                 while self.may_act() and (running := self._running(kinds)):
-                    for one in running:
+                    for one in running.values():
                         self._stop(one)
                     time.sleep(0.1)
+            return sorted(self._running(tuple(Kind)))
 
-    def _running(self, kinds: Collection[Kind]) -> list[Watched]:
-        """Return what runs of these kinds; what is no more in the store counts as a job."""
-        return [
-            one
+    def _running(self, kinds: Collection[Kind]) -> dict[str, Watched]:
+        """Return what runs of these kinds, by name."""
+        return {
+            name: one
             for name, one in self._watched.items()
-            if one.process and one.process.code() is None and self._kind(name) in kinds
-        ]
-
-    def _kind(self, name: str) -> Kind:
-        try:
-            return self.jobs.kind(name)
-        except UnknownName:
-            return Kind.JOB
+            if one.kind in kinds and one.process is not None and one.process.code() is None
+        }
 
     def look(self) -> None:
         """Make what is wanted so, once. A job about which nothing can be done holds up no other."""
@@ -221,6 +219,9 @@ class Supervision:
                 self.jobs.has_stopped(name, stop)
         elif is_wanted and not watched.elsewhere and watched.failed is None and time.monotonic() >= watched.not_before:
             self._start(name, watched)
+        if self.is_shared and time.monotonic() >= watched.file_at:
+            watched.file_at = time.monotonic() + LOOK_S
+            self.jobs.put_back(name)  # behind all else: without room for it a job still stops
 
     def _gone(self, name: str, watched: Watched) -> None:
         """Forget a job that is there no more; a process that was started just as it was removed is stopped before."""
@@ -245,7 +246,7 @@ class Supervision:
             self._take_over(name, watched, process)
 
     def _take_over(self, name: str, watched: Watched, process: JobProcess) -> None:
-        watched.process, watched.failed = process, None
+        watched.process, watched.failed, watched.kind = process, None, self.jobs.kind(name)
         watched.began, watched.stop_asked = time.monotonic(), None
         log.get(job=name).info("job_taken_over", pid=process.pid)
 

@@ -1,4 +1,6 @@
-"""Ends with 0 where the manager of this container answers: it leads, or stands by. Standard library alone."""
+"""Ends with 0 where the manager of this container answers: it leads, stands by, or waits for its store.
+
+Standard library alone."""
 
 import http.client
 import os
@@ -7,7 +9,8 @@ import sys
 from urllib.parse import urlsplit
 
 URL = os.environ.get("ANABRANCH_HEALTH_URL", "https://127.0.0.1:8420/healthz")
-WELL = ((200, b"ok"), (503, b"standby"))  # who stands by is well, and is not to be killed
+# Who stands by is well, and so is one whose store is away while its jobs go on: neither is to be killed.
+WELL = ((200, b"ok"), (503, b"standby"), (503, b"degraded: store away"))
 
 
 def main() -> int:

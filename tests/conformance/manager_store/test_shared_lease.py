@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -151,3 +152,26 @@ def test_a_server_that_is_away_is_waited_for(machine: Make, monkeypatch: pytest.
         with pytest.raises(StateError, match="away"):
             one.lease.take()
     assert one.lease.take()
+
+
+def test_who_was_overtaken_replaces_no_file_of_a_job(machine: Make) -> None:
+    first, second = machine(), machine()
+    assert first.lease.take()
+    first.manager.add(ADMIN, text())
+    assert not second.lease.take()
+    second.now += TAKE_OVER_S
+    assert second.lease.take()
+    newer = text(more="# newer\n")
+    second.manager.change(ADMIN, "shop", newer)
+    with pytest.raises(Overtaken):
+        first.manager.jobs.write_file("shop")
+    assert first.manager.jobs.file("shop").read_text() == newer
+    assert [one.name for one in first.manager.jobs.file("shop").parent.iterdir()] == ["shop.toml"]
+
+
+def test_two_containers_of_one_name_are_two_machines(machine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = machine()
+    monkeypatch.setattr(lease_shared, "here", lambda: f"{os.uname().nodename} another-boot/pid:[1]")
+    second = machine()
+    assert first.lease.take() and not second.lease.take()
+    assert second.lease.is_elsewhere and f" on {os.uname().nodename} (" in second.lease.holder

@@ -201,9 +201,12 @@ def test_the_threads_outlive_a_state_that_cannot_be_read(manager: Manager, monke
     manager.operations.begin()
     names = ("supervision", "monitor", "alerts none", "operations")
     wait_for(lambda: all(failures[name] > 1 for name in names))
-    assert not manager.is_well()
+    assert manager.health() == "failed"
+    manager.supervision.is_shared = True  # then it is a server's answer that is missing, and comes again
+    assert manager.health() == "degraded: store away"
+    manager.supervision.is_shared = False
     monkeypatch.setattr(manager.store, "rows", rows)
-    assert manager.is_well()
+    assert manager.health() == "ok"
     manager.start(ADMIN, "shop")
     wait_for(lambda: manager.supervision.state("shop").state == "running")
     for part in (manager.supervision, manager.monitor, manager.notifier, manager.operations):
@@ -219,3 +222,39 @@ def test_a_job_that_runs_is_not_removed(manager: Manager) -> None:
     wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").pid is None)
     manager.remove(ADMIN, "shop")
     assert manager.jobs.all() == []
+
+
+def test_who_may_not_act_says_which_jobs_it_has_left_running(manager: Manager) -> None:
+    manager.start(ADMIN, "shop")
+    wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").state == "running")
+    manager.supervision.may_act = lambda: False
+    assert manager.supervision.stop_all() == ["shop"]
+    assert manager.supervision.state("shop").state == "running"
+    manager.supervision.may_act = lambda: True
+    assert manager.supervision.stop_all() == []
+
+
+def test_a_file_gets_the_version_that_is_the_present_one_as_it_gets_its_name(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = manager.jobs.version("shop")
+    newer = text(more="# newer\n")
+    manager.change(ADMIN, "shop", newer)
+    version, asked = manager.jobs.version, [former]
+    monkeypatch.setattr(manager.jobs, "version", lambda name: asked.pop() if asked else version(name))
+    manager.jobs.write_file("shop")  # which had read the former version before somebody changed the job
+    assert manager.jobs.file("shop").read_text() == newer and not asked
+    assert [one.name for one in manager.jobs.file("shop").parent.iterdir()] == ["shop.toml"]
+
+
+def test_a_file_that_somebody_else_has_replaced_is_put_back_at_the_next_look(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "LOOK_S", 0.0)
+    manager.supervision.is_shared = True
+    manager.supervision.look()
+    file = manager.jobs.file("shop")
+    for spoil in (lambda: file.write_text("former"), file.unlink):
+        spoil()
+        manager.supervision.look()
+        assert file.read_text() == text()
