@@ -101,7 +101,9 @@ def add(manager: TheManager, caller: Asks, body: JobText, response: Response, ke
     text = body.written()
     job, is_repeat = manager.add_once(caller, text, body.note, key)
     tell_repeat(response, is_repeat)
-    return JobAnswer(job.name, job.version, job.is_wanted, job.since, "stopped", None, 0, None, None, "", kind_of(text).value)
+    return JobAnswer(
+        job.name, job.version, job.is_wanted, job.since, "stopped", None, 0, None, None, "", kind_of(text).value
+    )
 
 
 @routes.get("/{name}")

@@ -39,7 +39,7 @@ GROUPS = {
         "arm",
     ),
     "Look": ("status", "metrics", "trace", "bundle", "verify", "trail", "conflicts", "ddl"),
-    "Manage many jobs": ("serve", "secret", "token", "user"),
+    "Manage many jobs": ("serve", "promote", "secret", "token", "user"),
     "Repair and remove": ("parked", "skip", "rewind", "drop"),
     "Try out": ("demo", "torture"),
 }

@@ -26,6 +26,7 @@ from anabranch.model.commands import Given
 TOKEN = "ANABRANCH_TOKEN"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 HERE = frozenset(("run", "capture", "apply"))  # they are what the manager starts by itself
+OF_A_MANAGER = frozenset(("promote",))  # they speak to it themselves
 PAUSE_S, ANSWER_S = 0.5, 60.0
 PATIENCE_S = 60.0  # of a manager that is away, while it carries something out: it may be started again
 TOO_OFTEN = 429
@@ -38,6 +39,8 @@ def elsewhere(
 ) -> click.Command | None:
     """Return the command that has a manager carry a command line out; None where it is one of this machine. `verbs`: all that
     there are; `is_said`: the command line itself names the server: then what the manager does not do is refused."""
+    if words[0] in OF_A_MANAGER:
+        return None
     table = commands(verbs)
     verb = next((verb for verb in (" ".join(words[:2]), words[0]) if verb in table and verb not in HERE), None)
     if verb is None:

@@ -37,6 +37,7 @@ READ_IN = {
     "job/way_back.py": "shown: when the cut-over of the other way was taken back",
     "lifecycle/vouching.py": "shown: when somebody gave a table its place",
     "manager/monitoring.py": "shown: when a job was measured",
+    "job/hop_status.py": "shown: how long ago a trail has got something",
     "api/counting.py": "shown: when the manager began",
     "api/statistics.py": "which statistics a person asks for: of the last hour",
     "console/job_pages.py": "shown: the last hour",
