@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from anabranch import log
 from anabranch.apply.abilities import StateWriter, appending
 from anabranch.apply.asking import Asking, NotAltered, schemas_of
+from anabranch.apply.built_keys import keys_that_come, why_not_together
 from anabranch.apply.column_steps import Fits, NotFollowed, Stops, altered_table, asks, refuse_aside
 from anabranch.apply.creating import Creating
 from anabranch.apply.decided import AS_IT_IS, Decided, passed, rule_of
@@ -75,6 +76,7 @@ ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 LEFT_OUT = "the job leaves out what the statement changes"
 REDEFINED = "{line}, and the target's check {name}, which is another one at the source by now, may refuse rows"
+BUILT_AT_SOURCE = f"{AS_IT_IS}: built or taken off by a job that writes to the source"
 BUILT_BEHIND = "built while rows go on"  # an index is not waited for
 
 
@@ -187,7 +189,8 @@ class Altering:
         """Return whether epochs may go on with what is known here, without asking the target for all of it again."""
         writer = self.writer
         is_followed = self.progress.context.tables[altered.table.source].table is altered.table
-        return is_followed and (not isinstance(writer, AltersTables) or writer.keeps_up_with(altered))
+        acts_alike = altered.former.foreign_keys == altered.schema.foreign_keys
+        return is_followed and acts_alike and (not isinstance(writer, AltersTables) or writer.keeps_up_with(altered))
 
     def _look_anew(self) -> None:
         self.writer.close()  # and with it all that it knows of the tables as they were
@@ -301,7 +304,7 @@ class Altering:
             raise NotAltered(table, not_yet or str(why)) from None
         except Conflict as why:  # of a column that cannot be made
             raise NotAltered(table, why.what) from None
-        if not_yet:
+        if not_yet := not_yet or self._why_not_together(altered, state):
             raise NotAltered(table, not_yet)
         if isinstance(self.writer, AltersTables):
             keeps_checks = not (barrier.untold.swapped or appending(self.writer))
@@ -311,6 +314,14 @@ class Altering:
         if altered.steps:
             raise NotAltered(table, "this target's tables are not altered")
         return altered.of_steps_alone()
+
+    def _why_not_together(self, altered: AlteredTable, state: TableState) -> str:
+        """Return why the table cannot go on behind foreign keys that come. One that resumes does so without the others."""
+        if not keys_that_come(altered):
+            return ""
+        progress = self.progress
+        states = progress.states if state.is_streaming else {state.source: state}
+        return why_not_together(altered, states, progress.context, progress.settings.logs_cascades)
 
     def _park_behind(
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
@@ -393,8 +404,11 @@ class Altering:
     ) -> Iterator[Decided]:
         for table, one in altered.items():
             state = alter(self.progress.states[table], one.schema, one.indexes, one.passed, one.checks)
-            why = outcome_of(one, barriers[table], left[table])
-            yield Decided(state, sequence, barriers[table].statement, Outcome.ALTERED, why, self._rule(one.schema))
+            barrier, why = barriers[table], outcome_of(one, barriers[table], left[table])
+            is_built = barrier.untold.built
+            rule = DdlRule("", IGNORE) if is_built else self._rule(one.schema)
+            outcome = Outcome.IGNORED if is_built else Outcome.ALTERED
+            yield Decided(state, sequence, barrier.statement, outcome, why, rule)
 
     def _left_behind(self, table: TableId, version: int) -> Iterator[Decided]:
         progress, why = self.progress, left_behind(table, self._remedy)
@@ -476,6 +490,8 @@ def _is_ahead(barrier: Barrier, state: TableState) -> bool:
 
 def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> str:
     """Return what is to be said of a table that goes on by its next definition; `left`: what was not done."""
+    if barrier.untold.built:
+        return BUILT_AT_SOURCE
     missing = list(left_beside(altered, dict(barrier.untold.renamed)))
     missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
     missing += [f"{AS_IT_IS}: {barrier.reason}"] if barrier.reason else []

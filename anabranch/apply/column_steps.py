@@ -73,6 +73,10 @@ def altered_table(
     """Return the table with the steps that its target needs. `fits`: returns how the target stores a type. Raises Stops for a
     step at which the job file stops, NotFollowed for one that it parks, and where the job's rules make something else of the
     table now, apart from the steps."""
+    if untold.built:
+        if former[1] != now[1]:
+            raise NotFollowed("the job's rules make another table of it now")
+        return AlteredTable(*former, *now, ())
     if untold.swapped and actions.of(ColumnChange.SWAP) == PARK:
         raise NotFollowed(actions.line(ColumnChange.SWAP))
     steps = tuple(_steps(former, now, untold, actions.of(ColumnChange.DROP) == KEEP))

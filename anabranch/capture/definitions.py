@@ -15,15 +15,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from anabranch import log
-from anabranch.capture import altered, created, dropped
-from anabranch.capture.begin import Wanted, read_definitions
+from anabranch.capture import altered, built, created, dropped
+from anabranch.capture.begin import SourceDefinitions, Wanted, read_definitions
 from anabranch.capture.beside import about_beside, check_that_goes, key_that_goes, kinds_of
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.requested import Requested
 from anabranch.capture.unlogged import REASON
-from anabranch.contracts import SourceConnector
+from anabranch.contracts import BuiltDialect, SourceConnector
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.column_changes import BESIDE_COLUMNS, FOLLOWS_NOTHING, ColumnChange, Follows
 from anabranch.model.ghost_names import GhostNames
@@ -83,6 +83,7 @@ class DefinitionKeeper:
         self._warned: dict[TableId, float] = {}
         self.may_be_gone = False  # a statement dropped or renamed tables since somebody looked
         self._went: dict[TableId, str] = {}  # the last such statement of tables that are parked
+        self._ahead: dict[TableId, built.Ahead] = {}  # what a catalogue had that the log may tell further on
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
@@ -115,7 +116,10 @@ class DefinitionKeeper:
             barriers = (
                 barriers or self._dropped(facts, statement, shown.sql) or self._renamed(facts, statement, shown.sql)
             )
-            barriers = barriers or self._indexed(facts, statement, shown.sql) or self._barriers(facts, shown)
+            barriers = barriers or self._indexed(facts, statement, shown.sql)
+            if not barriers:
+                own = self._built(facts, statement, shown.sql)
+                barriers = self._barriers(facts, shown) if own is None else own
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -195,6 +199,23 @@ class DefinitionKeeper:
         if found is None and ColumnChange.CHECKS in follows and (reason := check_that_goes(facts, then)):
             return self._park(named, reason, shown)
         return [replace(one, reason=beside) for one in found or ()]
+
+    def _built(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier] | None:
+        """Let a table go on for which a job of ours that writes here has built, or taken off, what others would have parked it
+        for. None for any other statement, and where it is not certain what there is behind it."""
+        named = [table for table in facts.tables if table in self.trail.history.in_force()]
+        is_about = facts.kind == StatementKind.COLUMNS or self._drops_acting_key(facts, named)
+        if len(named) != 1 or len(facts.tables) != 1 or not is_about:
+            return None
+        table = named[0]
+        if table in self.unsettled and self._is_before(statement.mark, self.unsettled[table]):
+            return None
+        found = built.go_on(self.kept, self.trail, table, statement, shown)
+        if found is not None:
+            self._ahead.pop(table, None)
+        if found:
+            self.reselect()
+        return found
 
     def _altered(
         self, table: TableId, statement: LogStatement, shown: str, follows: frozenset[ColumnChange]
@@ -351,11 +372,9 @@ class DefinitionKeeper:
         in_force = self.trail.history.in_force()
         with closing(self.source.catalog()) as catalog:
             # Tables that the job file leaves out by now are compared, too: nobody has said so yet.
-            now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
+            found = read_definitions(catalog, lambda table: table in in_force or self.wanted(table))
         # What a statement further on has done is its affair.
-        changed = [
-            t for t, schema in in_force.items() if t not in now or not may_become(schema, now[t], self.follows(t))
-        ]
+        now, changed = found.tables, [*self._changed(found, statement.mark)]
         for table in (table for table in named if table not in changed):
             tell_keys(in_force[table], now[table])
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
@@ -364,6 +383,21 @@ class DefinitionKeeper:
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)
         return [*parked, *self._noted(facts, named, statement.sql), *self._new_tables(now, facts, statement)]
+
+    def _changed(self, found: SourceDefinitions, at: LogMark) -> Iterator[TableId]:
+        """Yield the tables that the catalogue has by other definitions than are in force, apart from what statements behind
+        `at` may have done. What a job builds is waited for up to the place that the log had when the catalogue was asked."""
+        for table, schema in self.trail.history.in_force().items():
+            ahead, now = self._ahead.pop(table, None), found.tables.get(table)
+            if now is not None and may_become(schema, now, self.follows(table)):
+                continue
+            is_seen = self._is_before(found.after, at) or not isinstance(self.source.dialect, BuiltDialect)
+            if is_seen or now is None or not built.is_of_building(schema, now, self.follows(table)):
+                yield table
+            elif ahead and self._is_before(ahead[0], at) and not may_become(schema, ahead[1], self.follows(table)):
+                yield table  # no statement has told of it
+            else:
+                self._ahead[table] = ahead if ahead and not self._is_before(ahead[0], at) else (found.after, now)
 
     def _noted(self, facts: StatementFacts, named: Iterable[TableId], statement: str) -> Iterator[Barrier]:
         """Yield what is said of tables that go on as they are, with indexes, keys or the like that are not followed."""

@@ -80,6 +80,7 @@ from anabranch.contracts.source import (
 )
 from anabranch.contracts.source_catalog import (
     AlteringDialect,
+    BuiltDialect,
     ClockCatalog,
     CopyingDialect,
     CreatingDialect,
@@ -149,6 +150,7 @@ __all__ = [
     "AttunityTables",
     "Begun",
     "Bounds",
+    "BuiltDialect",
     "Cascader",
     "ChangeTables",
     "Checks",

@@ -142,6 +142,18 @@ class AlteringDialect(Protocol):
 
 
 @runtime_checkable
+class BuiltDialect(Protocol):
+    """Says what a table is behind a statement by which a job of ours builds something at its target, or takes it off; an
+    ability of a Dialect whose log has such statements."""
+
+    def built(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
+        """Return what a table is just behind the statement that was `then` before it. `now`: the catalogue's, read behind the
+        statement, perhaps behind later ones. No row of before is another one by it, and rows behind it come as those before.
+
+        None for any other statement, and where it is not certain. Never raises."""
+
+
+@runtime_checkable
 class ForeseeingCatalog(Protocol):
     """Says what a log that has no statements would tell of one that nobody has run; an ability of a SourceCatalog."""
 

@@ -141,7 +141,8 @@ class Untold:
     columns that were added, and what rows that were there have got, in the column's text form, where it is not the
     column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made; `created`:
     the table was not there before, and has no rows; `dropped`: it is gone, with its rows, or to the
-    name `moved`, a table's as text."""
+    name `moved`, a table's as text. `built`: another job, which writes there, has built what came or taken it off: a target's
+    own table stays as it is."""
 
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
@@ -149,6 +150,7 @@ class Untold:
     created: bool = False
     dropped: bool = False
     moved: str = ""
+    built: bool = False
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in _UNTOLD)
@@ -159,12 +161,13 @@ class Untold:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Untold:
         pairs = {name: tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled")}
-        swapped, created, dropped = (bool(data.get(name)) for name in ("swapped", "created", "dropped"))
-        return cls(**pairs, swapped=swapped, created=created, dropped=dropped, moved=str(data.get("moved", "")))
+        swapped, created, dropped, built = (bool(data.get(name)) for name in ("swapped", "created", "dropped", "built"))
+        moved = str(data.get("moved", ""))
+        return cls(**pairs, swapped=swapped, created=created, dropped=dropped, moved=moved, built=built)
 
 
 NOTHING_UNTOLD = Untold()
-_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped", "moved")
+_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped", "moved", "built")
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,6 +226,54 @@ def test_rule_01_19_keys_that_act_park_also_if_they_are_there_again(keep: Callab
     assert sorted(found) == [(BarrierKind.PARK, "orders"), (BarrierKind.PARK, "other")]
 
 
+ADDS = "ALTER TABLE orders ADD CONSTRAINT k0 FOREIGN KEY (n) REFERENCES other (id) ON DELETE CASCADE"
+OF_A_JOB = "anabranch:shop"
+
+
+def of_a_job(keeper: DefinitionKeeper, sql: str, at: LogMark = HERE) -> list[tuple[BarrierKind, str]]:
+    found = barriers(keeper.on_statement(LogStatement(sql, "shop", at, origin=OF_A_JOB)))
+    return [one for one in found if one[0] is not BarrierKind.NOTE]
+
+
+def test_rule_01_21_a_key_that_a_job_builds_is_in_force_from_its_place_on(keep: Callable) -> None:
+    """And gone from the place where the job drops it; in a catalogue that shows what comes further on."""
+    keeper = keep(table("orders"), table("other"))
+    orders = TableId("shop", "orders")
+    assert of_a_job(keeper, ADDS) == [(BarrierKind.ALTER, "orders")]
+    assert (
+        keeper.trail.history.in_force()[orders].foreign_keys == with_keys(table("orders"), Action.CASCADE).foreign_keys
+    )
+    assert of_a_job(keeper, "ALTER TABLE orders DROP FOREIGN KEY k0") == [(BarrierKind.ALTER, "orders")]
+    assert keeper.trail.history.in_force()[orders].foreign_keys == ()
+    assert seen(keeper, ADDS) == [(BarrierKind.PARK, "orders")], "of somebody else"
+
+
+def test_rule_01_21_a_key_that_a_job_builds_parks_where_its_parent_is_not_followed(keep: Callable) -> None:
+    keeper = keep(table("orders"), table("other"))
+    keeper.park([TableId("shop", "other")], "somebody has altered it")
+    assert of_a_job(keeper, ADDS) == [(BarrierKind.PARK, "orders")]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_rule_19_21_a_catalogue_may_be_ahead_of_what_a_job_builds(keep: Callable, is_told: bool) -> None:
+    """Until the log has come to where the catalogue was asked: what no statement has told by then was not logged."""
+    keeper, places = keep(table("orders"), table("other")), [mark("server", 2 * n) for n in range(1, 6)]
+    now = with_keys(table("orders"), Action.CASCADE)
+    keeper.source.now[now.id] = now  # read at HERE, which is 7
+    assert seen_at(keeper, "CREATE INDEX i ON other (n)", places[0]) == []
+    assert seen_at(keeper, "CREATE INDEX j ON other (n)", places[1]) == []
+    if is_told:
+        assert of_a_job(keeper, ADDS, places[2]) == [(BarrierKind.ALTER, "orders")]
+    found = seen_at(keeper, "CREATE INDEX l ON other (n)", places[4])
+    parked = [(BarrierKind.PARK, "orders"), (BarrierKind.PARK, "other")]
+    assert sorted(found) == ([] if is_told else parked[:1])
+
+
+def seen_at(keeper: DefinitionKeeper, sql: str, at: LogMark) -> list[tuple[BarrierKind, str]]:
+    found = barriers(keeper.on_statement(LogStatement(sql, "shop", at)))
+    return [one for one in found if one[0] is not BarrierKind.NOTE]
+
+
 def test_rule_19_another_action_of_a_key_parks(keep: Callable) -> None:
     keeper = keep(with_keys(table("orders"), Action.RESTRICT), table("other"))
     now = with_keys(table("orders"), Action.SET_NULL)

@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 
 from anabranch.connectors.mysql.source import (
     altered_columns,
+    built_clauses,
     check_clauses,
     copied_tables,
     created_tables,
@@ -93,6 +94,15 @@ class MysqlDialect:
             clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
             return altered_columns.behind(clauses, then, now, self.family)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on
+            return None
+
+    def built(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
+        if _ENDS_BY_MODE.search(sql):
+            return None
+        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        try:
+            return built_clauses.behind(statement.clauses_of_alter(), then, now, statement.table_of)
+        except (IndexError, ValueError, ArithmeticError):
             return None
 
     def creates(self, sql: str, default_schema: str, now: TableSchema, known: Mapping[TableId, TableSchema]) -> bool:
@@ -492,6 +502,10 @@ class _Statement:
             return TableId(self._folded(self.schema), self._folded(first))
         self.at += 1
         return TableId(self._folded(first), self._folded(self._next_name()))
+
+    def table_of(self, tokens: Sequence[Token]) -> TableId:
+        """Return the table that these tokens name, whose database may be the statement's."""
+        return _Statement(list(tokens), self.schema, self.folds)._table()
 
     def _next_name(self) -> str:
         token = self.tokens[self.at]

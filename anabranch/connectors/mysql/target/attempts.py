@@ -9,6 +9,8 @@ What does not live here: which statements these are (`building.py`, `taken_off.p
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pymysql
 
@@ -29,15 +31,23 @@ ALONE = ", LOCK=SHARED"
 
 
 def attempt(
-    connection: Connection, statement: str, what: str, done: str = "built", is_single: bool = True
+    connection: Connection,
+    statement: str,
+    what: str,
+    done: str = "built",
+    is_single: bool = True,
+    behind: str = "",
+    beside: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[str]:
     """Carry out a statement. Returns why the server refuses it for good. Raises TargetUnavailable for anything that passes.
 
     `is_single`: it makes or drops one thing, which may have been done meanwhile; of several the server does none then.
+    `behind`: a comment that ends it; `beside`: what each attempt holds meanwhile.
     """
     for _ in range(LOCK_TRIES):
         try:
-            run(connection, statement)
+            with beside():
+                run(connection, f"{statement} {behind}".rstrip())
             return []
         except (pymysql.err.Error, OSError) as error:
             number = error.args[0] if error.args else 0

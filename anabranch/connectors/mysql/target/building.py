@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from anabranch.connectors.mysql.target import ddl, defaults
+from anabranch.connectors.mysql.target.acting_keys import add_key
 from anabranch.connectors.mysql.target.attempts import attempt
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.errors import translated
@@ -25,6 +26,7 @@ from anabranch.connectors.mysql.target.structures import PRIMARY, ExistingIndex,
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
+from anabranch.model.markers import comment
 from anabranch.model.schema import Index, TableSchema
 from anabranch.rows.net import TargetTable
 
@@ -46,6 +48,7 @@ class Building:
     schema: TableSchema
     table: TargetTable
     rules: ValueRules
+    job: str = ""  # whoever reads this server's log is to know it by
 
     # --- indexes ------------------------------------------------------------------------------------------------------
 
@@ -119,7 +122,7 @@ class Building:
             if column is not None and column.default is None:
                 place = f"ALTER TABLE {table_name(self.table.target)} ALTER {quoted(target)}"
                 what = f"the default of {target} of {self.table.target}"
-                problems += attempt(self.connection, f"{place} SET DEFAULT ({text})", what)
+                problems += attempt(self.connection, f"{place} SET DEFAULT ({text})", what, behind=self._comment)
         return problems
 
     def digits(self) -> list[str]:
@@ -136,7 +139,8 @@ class Building:
         if not sets:
             return []
         what = f"the default of {', '.join(wanted)} of {self.table.target}"
-        return attempt(self.connection, f"ALTER TABLE {table_name(self.table.target)} {', '.join(sets)}", what, "set")
+        place = f"ALTER TABLE {table_name(self.table.target)}"
+        return attempt(self.connection, f"{place} {', '.join(sets)}", what, "set", behind=self._comment)
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -216,7 +220,8 @@ class Building:
             return []
         if self._is_used(planned.name, "FOREIGN KEY"):
             planned = planned.renamed()
-        return attempt(self.connection, planned.add, f"foreign key {planned.name} of {self.table.target}")
+        what = f"foreign key {planned.name} of {self.table.target}"
+        return add_key(self.connection, self.job, planned.add, planned.child, what)
 
     def _orphans(self, planned: PlannedKey) -> list[str]:
         """Return what is to be said of a key that stands: of one that its source has not validated, that it is so here."""
@@ -224,6 +229,10 @@ class Building:
         if found or planned.is_asked:
             return found
         return [f"foreign key {planned.name} of {planned.child} stands unvalidated, as at the source"]
+
+    @property
+    def _comment(self) -> str:
+        return comment(self.job) if self.job else ""
 
     # --- what is there ------------------------------------------------------------------------------------------------
 

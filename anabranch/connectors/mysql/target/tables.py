@@ -9,6 +9,7 @@ What does not live here: definitions (`ddl.py`), what is built and how it is fou
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import pymysql
 
@@ -114,7 +115,7 @@ class MysqlTables:
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
-        connection, building = self._session(), self._building(schema, table)
+        connection, building = self._session(), replace(self._building(schema, table), job=job)
         with translated(f"build what belongs to {table.target}"):
             self._own_source.refuse(connection, job, [table.target])
         problems = taken_off.put_back(connection, job, table)

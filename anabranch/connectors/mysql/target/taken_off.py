@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.connectors.mysql.connection import printed
+from anabranch.connectors.mysql.target.acting_keys import add_key, drop_key
 from anabranch.connectors.mysql.target.attempts import attempt
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.orphans import without_parent
@@ -70,7 +71,7 @@ def take_off(connection: Connection, job: str, table: TargetTable) -> None:
 def take_off_foreign_key(connection: Connection, job: str, source: TableId, key: ExistingForeignKey) -> None:
     """Drop a foreign key, whose definition is kept for the load of table `source`."""
     _keep(connection, job, source, FOREIGN_KEY, key.child, key.name, definition_of(key))
-    _drop(connection, f"ALTER TABLE {table_name(key.child)} DROP FOREIGN KEY {quoted(key.name)}", key.name)
+    _refuse(drop_key(connection, job, key), key.name)
 
 
 def definition_of(key: ExistingForeignKey) -> str:
@@ -108,7 +109,7 @@ def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
         kept = ask(connection, KEPT, job, str(table.source))
     problems: list[str] = []
     for kind, schema, name_of_table, name, definition in kept:
-        said = _put_back_one(connection, kind, TableId(schema, name_of_table), name, definition)
+        said = _put_back_one(connection, job, kind, TableId(schema, name_of_table), name, definition)
         problems += said
         if not said:
             with translated("forget a key that is back"):
@@ -116,13 +117,18 @@ def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
     return problems
 
 
-def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, definition: str) -> list[str]:
+def _put_back_one(connection: Connection, job: str, kind: str, table: TableId, name: str, definition: str) -> list[str]:
     with translated(f"read {table}"):
         existing = read_table(connection, table)
     if existing is None:
         return []
     statement = _missing(existing, kind, name, definition)
-    if statement and (said := attempt(connection, statement, f"key {name} of {table}", "put back")):
+    what = f"key {name} of {table}"
+    if statement and kind == FOREIGN_KEY:
+        said = add_key(connection, job, statement, table, what, "put back")
+    else:
+        said = attempt(connection, statement, what, "put back") if statement else []
+    if said:
         return said
     return _unvalidated(connection, table, name) if kind == FOREIGN_KEY else []
 
@@ -173,5 +179,9 @@ def _keep(
 
 
 def _drop(connection: Connection, statement: str, name: str) -> None:
-    if said := attempt(connection, statement, f"key {name}", "taken off"):
+    _refuse(attempt(connection, statement, f"key {name}", "taken off"), name)
+
+
+def _refuse(said: list[str], name: str) -> None:
+    if said:
         raise TargetError(said[0], hint="drop it at the target by hand, and add it again behind the load")
