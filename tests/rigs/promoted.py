@@ -50,14 +50,14 @@ def with_replica(family: str, directory: Path) -> Iterator[tuple[Server, Server]
 
 
 @contextmanager
-def a_primary(directory: Path) -> Iterator[Server]:
-    with start_postgresql(directory / "primary", options=PRIMARY) as server:
+def a_primary(directory: Path, release: str = "") -> Iterator[Server]:
+    with start_postgresql(directory / "primary", release=release, options=PRIMARY) as server:
         yield server
     shutil.rmtree(directory / "primary")
 
 
 @contextmanager
-def a_standby(primary: Server, directory: Path) -> Iterator[Server]:
+def a_standby(primary: Server, directory: Path, release: str = "", keeps_slots: bool = True) -> Iterator[Server]:
     """It gets the primary's slots, as far as it has come."""
     directory = directory / "standby"
     directory.mkdir()
@@ -70,8 +70,9 @@ def a_standby(primary: Server, directory: Path) -> Iterator[Server]:
     give_away(directory / "data")
     for path in (directory / "data").rglob("*"):
         give_away(path)
-    options = (f"--primary-conninfo={line}", "--primary-slot-name=standby", "--sync-replication-slots=on")
-    with start_postgresql(directory, options=(*PRIMARY, *options)) as server:
+    options = (f"--primary-conninfo={line}", "--primary-slot-name=standby")
+    options += ("--sync-replication-slots=on",) if keeps_slots else ()
+    with start_postgresql(directory, release=release, options=(*PRIMARY, *options)) as server:
         yield server
     shutil.rmtree(directory)
 

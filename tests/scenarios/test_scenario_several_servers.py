@@ -19,14 +19,15 @@ KEYLESS = "CREATE TABLE note (v int)"  # where a row that came twice would be th
 USER = ("repl", "of both")
 
 
-@pytest.fixture(params=["postgresql", "mysql", "mariadb"])
+@pytest.fixture(params=["postgresql", "postgresql 17", "mysql", "mariadb"])
 def pair(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[tuple[Server, Server]]:
-    if request.param == "postgresql":
-        with a_primary(servers_directory) as first, a_standby(first, servers_directory) as second:
+    family, _, release = request.param.partition(" ")
+    if family == "postgresql":
+        with a_primary(servers_directory, release) as first, a_standby(first, servers_directory, release) as second:
             administered(first).execute(f"CREATE ROLE {USER[0]} SUPERUSER LOGIN PASSWORD '{USER[1]}'")
             yield first, second
     else:
-        with with_replica(request.param, servers_directory) as (first, second):
+        with with_replica(family, servers_directory) as (first, second):
             administered(second).execute("SET GLOBAL read_only = ON")
             administered(first).execute(
                 f"CREATE USER IF NOT EXISTS {USER[0]} IDENTIFIED BY '{USER[1]}'", f"GRANT ALL ON *.* TO {USER[0]}"

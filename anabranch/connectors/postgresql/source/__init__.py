@@ -66,7 +66,7 @@ class PostgresSource:
     def steps(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         from anabranch.connectors.postgresql.source.set_up import steps_for
 
-        return steps_for(self.endpoint, options, self.options.decoder, tables, begins)
+        return steps_for(self.endpoint, options, self.options, tables, begins)
 
     def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.retyped_columns import Looks

@@ -79,6 +79,7 @@ class WalReader:
             )
         self._is_compiled = self._decoder.can_compile(options.decoding)
         self.decoder: str = own.decoder
+        self._failover = own.failover
         self._identity = ""
         self._stream: WalStream | None = None
         self._types: Connection | None = None
@@ -119,12 +120,16 @@ class WalReader:
         self.close()
         place = place_of(after.resume)
         with open_session(self._endpoint) as connection, translated("look at the slot"):
-            self._require(connection, place)
+            slot = self._require(connection, place)
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         self._open.clear()
         self._type_texts.clear()
         self._readers.clear()
         self._stream = WalStream(self._endpoint)
+        if (
+            slot.failover not in (None, self._failover) and slot.reader is None
+        ):  # it would wait for another reader without end
+            self._stream.keep_at_standbys(self._options.name, self._failover)
         place = _on_timeline(place, self._stream)
         self._identity = f"{place.identity}/{place.timeline}"
         if self._end < place.lsn:
@@ -349,8 +354,8 @@ class WalReader:
 
     # --- the server -----------------------------------------------------------------------------------------------
 
-    def _require(self, connection: Connection, place: Place) -> None:
-        """Raise LogLost where the slot does not give everything behind `place`."""
+    def _require(self, connection: Connection, place: Place) -> Slot:
+        """Return the slot. Raises LogLost where the slot does not give everything behind `place`."""
         at, name, here = lsn_text(place.lsn), self._options.name, identity(connection)
         self._server_version = connection.info.server_version
         if here != place.identity:
@@ -378,6 +383,7 @@ class WalReader:
         # While it decodes what is not ours a server answers late, or, with other plugins, not at all.
         knows_progress = self._decoder.plugin == PGOUTPUT and timeout > 0
         self._silence = Silence(current(self._endpoint), timeout if knows_progress else math.inf)
+        return slot
 
     def _refuse_passed(self, slot: Slot | None, place: Place) -> None:
         at, name = lsn_text(place.lsn), self._options.name

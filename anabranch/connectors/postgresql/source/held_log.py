@@ -24,7 +24,7 @@ _REASONS = {
 }
 _SLOT = """
 SELECT plugin::text, database::text, coalesce(confirmed_flush_lsn::text, '0/0'), coalesce(restart_lsn::text, '0/0'),
-       active_pid, {status}, {reason} FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
+       active_pid, {status}, {reason}, {failover} FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
 
@@ -38,17 +38,20 @@ class Slot:
     restart: int
     reader: int | None
     lost: str
+    failover: bool | None = None  # do standbys keep it? None where they cannot
 
 
 def read_slot(connection: Connection, name: str) -> Slot | None:
     status = "wal_status::text" if connection.info.server_version >= _WAL_STATUS else "NULL::text"
     reason = "invalidation_reason::text" if connection.info.server_version >= _REASON else "NULL::text"
-    row = connection.execute(_SLOT.format(status=status, reason=reason).encode(), [name]).fetchone()
+    failover = "failover" if connection.info.server_version >= _REASON else "NULL::bool"
+    query = _SLOT.format(status=status, reason=reason, failover=failover)
+    row = connection.execute(query.encode(), [name]).fetchone()
     if row is None:
         return None
-    plugin, database, confirmed, restart, reader, status, reason = row
+    plugin, database, confirmed, restart, reader, status, reason, failover = row
     lost = _REASONS.get(reason, _REMOVED) if status == "lost" else ""
-    return Slot(str(plugin), str(database), lsn_of(confirmed), lsn_of(restart), reader, lost)
+    return Slot(str(plugin), str(database), lsn_of(confirmed), lsn_of(restart), reader, lost, failover)
 
 
 def held(connection: Connection, name: str, much: int) -> HeldLog | None:

@@ -33,6 +33,11 @@ class PostgresSourceOptions(Options):
     large_objects: Literal["stop", "numbers"] = "stop"
     """A column that names large objects (`oid`, `lo`), which no log has: refuse it by name before the load and in it, and park
     its table at the first row of the log that names one; or let the numbers arrive without them."""
+    failover: bool = True
+    """From 17 on the slot is one that standbys keep in step, so that the job goes on where one of them takes over
+    ([prepare the source](../howto/prepare-a-postgresql-source.md#when-a-standby-takes-over)). A slot that is there already
+    is changed when capture starts. With `synchronized_standby_slots` capture waits for those standbys: `false` if it
+    should not."""
 
 
 USUAL = PostgresSourceOptions()

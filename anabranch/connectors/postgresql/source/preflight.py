@@ -22,6 +22,7 @@ from anabranch.connectors.postgresql.source.large_objects import check_large_obj
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
 from anabranch.connectors.postgresql.source.preflight_decoder import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.source.preflight_facts import Live, Setting, some, warning
+from anabranch.connectors.postgresql.source.preflight_failover import check_failover
 from anabranch.connectors.postgresql.source.preflight_objects import objects
 from anabranch.connectors.postgresql.source.preflight_publication import check_publication
 from anabranch.connectors.postgresql.source.preflight_server import (
@@ -270,6 +271,7 @@ CHECKS: tuple[Check, ...] = (
     check_log_connection,
     check_sender_timeout,
     check_idle_slots,
+    check_failover,
     check_plugin,
     check_kept_log,
     check_published,

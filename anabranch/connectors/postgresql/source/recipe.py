@@ -47,7 +47,8 @@ def recipe_of(asked: Asked) -> EndRecipe:
 
 
 OF_LOG = tuple(
-    f"source.{name}" for name in ("wal_level", "max_replication_slots", "max_wal_senders", KEEP, IDLE, TIMEOUT)
+    f"source.{name}"
+    for name in ("wal_level", "max_replication_slots", "max_wal_senders", KEEP, IDLE, TIMEOUT, "failover")
 )
 
 

@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.marker_tables import has_written
+from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.connectors.postgresql.source.retyped_columns import Looks, TableLook, look, why_retyped
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
@@ -38,13 +39,17 @@ LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
 
 
 def steps_for(
-    endpoint: Endpoint, options: LogOptions, decoder: str, tables: Mapping[TableId, TableSchema], begins: bool
+    endpoint: Endpoint,
+    options: LogOptions,
+    own: PostgresSourceOptions,
+    tables: Mapping[TableId, TableSchema],
+    begins: bool,
 ) -> list[SetUpStep]:
     jobs = jobs_among(options.leave_out)
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         # Who begins or names tables says that they are needed; a mere start adds them where it hides nothing.
         is_marked = bool(jobs) and (begins or bool(tables) or not has_written(connection, jobs))
-        return statements(connection, options.name, tables, begins, DECODERS[decoder], is_marked)
+        return statements(connection, options.name, tables, begins, DECODERS[own.decoder], is_marked, own.failover)
 
 
 def drift(

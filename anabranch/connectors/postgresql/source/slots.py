@@ -83,10 +83,11 @@ def missing(
     begins: bool,
     decoder: Decoder,
     marked: bool = False,
+    failover: bool = True,
 ) -> list[SetUpStep]:
     """Return the set-up steps that are missing before capture may follow these tables, in order.
 
-    `marked`: also those that show which job has written a transaction (marker_tables.py).
+    `marked`: also those that show which job has written a transaction (marker_tables.py). `failover`: standbys keep the slot.
 
     - Identities come first: a published table without one refuses its own updates.
     - The slot comes last, and only for a log that begins: an older slot would give only the later rows of transactions
@@ -124,7 +125,7 @@ def missing(
         found += marker_tables.missing(connection, name, published or set())
     if not decoder.truncates:
         found += truncate_notes.missing(connection, name, tables)
-    before, after = _slot(connection, name, bool(found), decoder.plugin) if begins else ([], [])
+    before, after = _slot(connection, name, bool(found), decoder.plugin, failover) if begins else ([], [])
     return rights + before + found + after
 
 
@@ -156,7 +157,9 @@ def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> li
     return found + [SetUpStep(statement, named) for statement in lacking.grants(user)]
 
 
-def _slot(connection: Connection, name: str, is_older: bool, plugin: str) -> tuple[list[SetUpStep], list[SetUpStep]]:
+def _slot(
+    connection: Connection, name: str, is_older: bool, plugin: str, failover: bool
+) -> tuple[list[SetUpStep], list[SetUpStep]]:
     """Return the steps for the slot: those before all others, and those after them.
 
     So nothing that ends this half-way leaves a slot that is older than the other steps.
@@ -164,16 +167,16 @@ def _slot(connection: Connection, name: str, is_older: bool, plugin: str) -> tup
     there = read_slot(connection, name)
     if there is not None and not is_older and there.plugin == plugin:
         return [], []
-    create = SetUpStep(create_slot(name, plugin, connection.info.server_version), waits=True)
+    create = SetUpStep(create_slot(name, plugin, failover and connection.info.server_version >= FAILOVER), waits=True)
     return [SetUpStep(drop_slot(name))] if there else [], [create]
 
 
-def create_slot(name: str, plugin: str, version: int) -> str:
+def create_slot(name: str, plugin: str, failover: bool) -> str:
     """Return the statement that creates a slot. From 17 on standbys may have it, too.
 
     https://www.postgresql.org/docs/17/logical-replication-failover.html
     """
-    words = f"{literal(name)}, {literal(plugin)}" + ", failover => true" * (version >= FAILOVER)
+    words = f"{literal(name)}, {literal(plugin)}" + ", failover => true" * failover
     return f"SELECT pg_catalog.pg_create_logical_replication_slot({words})"
 
 

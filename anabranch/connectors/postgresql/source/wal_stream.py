@@ -72,6 +72,16 @@ class WalStream:
             raise translate(psycopg.errors.error_from_result(result), "ask the source where it is")
         return result.get_value(0, column) or b""
 
+    def keep_at_standbys(self, slot: str, failover: bool) -> None:
+        """Have standbys keep the slot, or not any more (17 and later). Raises SourceError.
+
+        https://www.postgresql.org/docs/17/protocol-replication.html#PROTOCOL-REPLICATION-ALTER-REPLICATION-SLOT
+        """
+        command = f"ALTER_REPLICATION_SLOT {quote(slot)} (FAILOVER {str(failover).lower()})"
+        result = self._pg.exec_(command.encode())
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise translate(psycopg.errors.error_from_result(result), "have standbys keep the slot")
+
     def begin(self, slot: str, after: int, options: Mapping[str, str], newer: Mapping[str, str]) -> bool:
         """Read the slot from `after` on, with these options of its plugin and with `newer`. False: without `newer`, which it
         does not know. Raises SourceUnavailable, also where another process reads the slot; SourceError."""
