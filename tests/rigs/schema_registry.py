@@ -25,9 +25,9 @@ USER, PASSWORD = "job", "p:w/d of a registry"
 @dataclass
 class SchemaRegistry:
     """Keep what clients register: `schemas` by number from 1, `subjects` with their numbers in order, `kinds` of schemas that
-    are not Avro's by their numbers. `levels`: the compatibility by subject, "" for all others. `answers`: status and
-    body of an error that every request gets, while it is set; `points_to`: the address that such an answer names. `asked`:
-    what came, as "POST /subjects/…"."""
+    are not Avro's by their numbers. `levels`: the compatibility by subject, "" for all others. `answers`: status and body of
+    an error that every request gets, while it is set; `points_to`: the address that such an answer names. `refused`: how
+    paths begin that get a status. `asked`: what came, as "POST /subjects/…"."""
 
     port: int = 0
     schemas: list[str] = field(default_factory=list)
@@ -36,6 +36,7 @@ class SchemaRegistry:
     levels: dict[str, str] = field(default_factory=dict)
     answers: tuple[int, Any] | None = None
     points_to: str = ""
+    refused: tuple[str, int] | None = None
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -49,6 +50,8 @@ class SchemaRegistry:
         parts = [unquote(one) for one in path.strip("/").split("/")]
         if self.answers is not None:
             return self.answers
+        if self.refused is not None and path.startswith(self.refused[0]):
+            return self.refused[1], {"error_code": self.refused[1], "message": "refused"}
         if (method, parts) == ("GET", ["schemas", "types"]):
             return 200, ["JSON", "PROTOBUF", "AVRO"]
         if (method, parts[0]) == ("GET", "config"):

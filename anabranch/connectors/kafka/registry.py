@@ -24,7 +24,8 @@ from anabranch.errors import ConfigError, TargetError, TargetUnavailable
 KIND = "application/vnd.schemaregistry.v1+json"
 LIMIT_S = 15.0  # for one answer
 NOT_FOUND, CONFLICT = 404, 409
-NO_SUBJECT, NO_VERSION = 40401, 40402
+NO_SUBJECT, NO_VERSION, NO_LEVEL = 40401, 40402, 40408
+TRANSITIVE = "_TRANSITIVE"  # the end of the names of such compatibilities
 NOT_NOW = (408, 429)  # and every 5xx: tried again
 REDIRECTS = range(300, 400)
 ABSENT = object()
@@ -74,10 +75,43 @@ class Registry:
         return self._known[subject, schema]
 
     def fits(self, subject: str, schema: str) -> bool:
-        """Return whether a subject would take a schema: it does where it has none yet, or has this one."""
-        if (subject, schema) in self._known:
-            return True
-        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
+        """Return whether a subject would take a schema: it does where it has none yet, or has this one; else it has to fit the
+        latest one, and all others where the subject's compatibility is transitive."""
+        if (subject, schema) in self._known or not self._fits(subject, "latest", schema):
+            return (subject, schema) in self._known
+        return all(self._fits(subject, str(one), schema) for one in self._former(subject))
+
+    def _former(self, subject: str) -> list[int]:
+        """Return the versions beside the latest one that a new one has to fit."""
+        doing = f"read the versions of {subject}"
+        if not self._level(subject).endswith(TRANSITIVE):
+            return []
+        told = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions", doing, or_absent=True)
+        if told is ABSENT:
+            return []
+        if not isinstance(told, list) or not all(type(one) is int for one in told):
+            raise self._odd(doing, told)
+        return sorted(told)[-2::-1]
+
+    def _level(self, subject: str) -> str:
+        """Return the compatibility of a subject, which may be that of the registry; "" where it is not for us to read."""
+        doing = f"ask for the compatibility of {subject}"
+        for path in (f"/config/{quote(subject, safe='')}?defaultToGlobal=true", "/config"):
+            try:
+                told = self._ask("GET", path, doing, or_absent=True)
+            except TargetUnavailable:
+                raise
+            except TargetError:
+                return ""  # a right that nothing else needs
+            if told is not ABSENT:
+                found = told.get("compatibilityLevel") if isinstance(told, dict) else None
+                if not isinstance(found, str):
+                    raise self._odd(doing, told)
+                return found
+        return ""
+
+    def _fits(self, subject: str, version: str, schema: str) -> bool:
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/{version}"
         doing = f"compare the schema of {subject}"
         told = self._ask("POST", path, doing, self._body(schema), or_absent=True)
         if told is ABSENT:
@@ -120,7 +154,7 @@ class Registry:
                 return json.loads(answer.read())
         except HTTPError as error:
             code, why = _told(error)
-            if or_absent and error.code == NOT_FOUND and code in (NO_SUBJECT, NO_VERSION):
+            if or_absent and error.code == NOT_FOUND and code in (NO_SUBJECT, NO_VERSION, NO_LEVEL):
                 return ABSENT
             if error.code in REDIRECTS:
                 raise self._elsewhere(error, f"cannot {doing}", path) from None

@@ -43,6 +43,49 @@ def test_a_schema_that_does_not_fit_is_told_before_and_refused(there: SchemaRegi
     assert not isinstance(refused.value, TargetUnavailable)
 
 
+PROTO_FIELD = 'syntax = "proto3"; package s; message A { int32 x = 1; %s }'
+_AVRO = '{"type":"record","name":"a","fields":[{"name":"x","type":"int"}%s]}'
+CAME_AND_WENT = [
+    _AVRO % ',{"name":"y","type":["null","int"],"default":null}',
+    _AVRO % "",
+    _AVRO % ',{"name":"y","type":["null","string"],"default":null}',
+]
+
+
+@pytest.mark.parametrize("level", ["BACKWARD", "BACKWARD_TRANSITIVE", "FULL_TRANSITIVE"])
+@pytest.mark.parametrize("is_own", [True, False])
+@pytest.mark.parametrize("format", ["avro", "protobuf"])
+def test_a_transitive_subject_is_asked_about_all_of_its_schemas(
+    there: SchemaRegistry, level: str, is_own: bool, format: str
+) -> None:
+    """A field came and went: one of another type fits the latest schema, and not the first."""
+    registry = Registry(there.url, env=ENV, format=format)
+    three = CAME_AND_WENT if format == "avro" else [PROTO_FIELD % one for one in ("int32 y = 2;", "", "string y = 2;")]
+    there.levels = {"s": "NONE"}
+    for one in three[:2]:
+        registry.number("s", one)
+    there.levels = {"s": level} if is_own else {"": level}
+    assert registry.fits("s", three[2]) is (level == "BACKWARD")
+    assert registry.fits("s", three[0]), "which it has"
+    there.levels["s"] = "NONE"
+    assert registry.fits("s", three[2])
+
+
+def test_a_compatibility_that_the_job_may_not_read_is_told_at_the_end_alone(there: SchemaRegistry) -> None:
+    registry = Registry(there.url, env=ENV)
+    there.levels = {"s": "NONE"}
+    for one in CAME_AND_WENT[:2]:
+        registry.number("s", one)
+    there.levels = {"": "BACKWARD_TRANSITIVE"}
+    there.refused = "/config", 403
+    assert registry.fits("s", CAME_AND_WENT[2])
+    with pytest.raises(TargetError, match="answers 409"):
+        registry.number("s", CAME_AND_WENT[2])
+    there.refused = "/config", 503
+    with pytest.raises(TargetUnavailable, match="503"):
+        registry.fits("s", CAME_AND_WENT[2])
+
+
 PROTO = 'syntax = "proto3"; package s; message A { int32 a = 1; } // one'
 
 
