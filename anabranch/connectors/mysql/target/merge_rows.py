@@ -1,7 +1,7 @@
-"""The rows of a table's net change merged into a MySQL: a few by literals, many by way of a staging table or LOAD DATA.
+"""The rows of a table's net change merged into a MySQL: a few by literals, many by way of a staging table, LOAD DATA or lists.
 
 What does not live here: the statements of a merge (`merge.py`, `carrying.py`), of rows that take values from each other
-(`exchange.py`), of single rows (`single_rows.py`).
+(`exchange.py`), of single rows (`single_rows.py`), lists of keys (`listed.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from itertools import groupby
 from typing import Any
 
-from anabranch.connectors.mysql.target import carrying, merge, single_rows
+from anabranch.connectors.mysql.target import carrying, listed, merge, single_rows
 from anabranch.connectors.mysql.target.exchange import exchange, leaving_alone, replaced
 from anabranch.connectors.mysql.target.merge import Part
 from anabranch.connectors.mysql.target.newer_rows import refuse_newer
@@ -61,6 +61,9 @@ def _merge_piece(stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]
     is_few = rows <= FEW[piece.action] and width <= connection.packet // 16
     if is_few and single_rows.takes_few(stages, piece):
         return single_rows.merge_few(stages, piece, arrays, nul)
+    if keys := listed.listed_keys(stages, piece, arrays):
+        listed.remove(stages, piece, keys)
+        return []
     if inserts:
         _refuse_replaced_nulls(stages, piece, arrays)
         counted = stages.known.of(piece.table.target).counted(piece.values)
