@@ -258,7 +258,8 @@ class Supervision:
             return None
         self.jobs.refresh_file(name)
         environment = self.jobs.environment_of_process(name, self.environment)
-        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment, self.jobs.kind(name))
+        watched.kind = self.jobs.kind(name)
+        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment, watched.kind)
         watched.began, watched.stop_asked = time.monotonic(), None
         log.get(job=name).info("job_started", pid=watched.process.pid)
         return None
