@@ -24,6 +24,7 @@ from anabranch.errors import ConfigError, StateError, TrailCorrupt, TrailKeyMiss
 from anabranch.trail import published
 from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.identity import is_replica
+from anabranch.trail.lock import maintenance
 from anabranch.trail.replica_files import FOLDER as LOADS
 from anabranch.trail.replica_files import KEYS as TRAVELS
 from anabranch.trail.replica_files import LAST, number_of
@@ -235,8 +236,12 @@ class KeyRing:
 def place(storage: Storage) -> Path:
     """Return where the places of the trail's keys are noted: beside the trail, never in it. Trails between jobs may share a
     directory, so that the file has the trail's name there."""
-    trail = Path(storage.path(FILE)).parent
+    trail = _trail(storage)
     return trail.parent / (FILE if trail.name == OWN else f".{trail.name}.{FILE}")
+
+
+def _trail(storage: Storage) -> Path:
+    return Path(storage.path(FILE)).parent
 
 
 def ring(storage: Storage) -> KeyRing | None:
@@ -279,20 +284,20 @@ def stamp(storage: Storage) -> tuple[object, ...]:
 
 
 def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = True) -> None:
-    """Note where the keys are, as `[trail] encrypt` says it; None: it says nothing. The caller has the trail's lock unless
-    `may_turn` is false: then encryption is neither turned on nor off. Durable on return.
+    """Note where the keys are, as `[trail] encrypt` says it; None: it says nothing. The caller has the lock of maintenance, and
+    the trail's unless `may_turn` is false: then encryption is neither turned on nor off. Durable on return.
 
     Raises TrailKeyMissing where the present key cannot be used, ConfigError without the library, StateError where nothing is
     said for a trail that has encrypted files."""
-    known = _known(storage)
+    current = (said or {}).get("current")
+    if current:
+        _keywrap()
+        service_of(current).wrap(bytes(LENGTH))  # a key that cannot be used is told before anything depends on it
+    known = _known(storage)  # behind the question to a key service, which takes its time
     if said is None:
         if known is not None:
             _refuse_unsaid(storage, known)
         return
-    current = said.get("current")
-    if current:
-        _keywrap()
-        service_of(current).wrap(bytes(LENGTH))  # a key that cannot be used is told before anything depends on it
     spans: list[list[int | None]] = [list(span) for span in known["spans"]] if known else []
     is_on = bool(spans) and spans[-1][1] is None
     if bool(current) != is_on and not is_replica(
@@ -319,26 +324,36 @@ def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = T
 
 def note_reader(storage: Storage, said: Mapping[str, Any] | None) -> None:
     """Note where a job that reads the trail of another one has its keys, in place of those that a reader has noted before.
-    Those of the trail's writer stay. Raises TrailKeyMissing where the present key cannot be used, ConfigError without the
-    library."""
+    Those of the trail's writer stay, who may note them at the same time: what is there is read and replaced under the lock of
+    maintenance. Raises TrailKeyMissing where the present key cannot be used, ConfigError without the library."""
     places = [one for one in ((said or {}).get("current"), *(said or {}).get("former", ())) if one]
     if not places:
         return
     _keywrap()
     service_of(places[0]).id()  # one that cannot be used is told here
-    known = _known(storage) or {"current": None, "former": [], "spans": [], "plain": []}
-    others = [one for one in known.get("readers", ()) if one not in places]
-    data = {**known, "readers": [*places, *others][:READERS]}
-    if data != known:
+    known = _known(storage)
+    if known == _with_readers(known, places):  # nothing is to be written, perhaps nothing can be
+        return
+    with maintenance(_trail(storage)):
+        data = _with_readers(_known(storage), places)
         LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
+
+
+def _with_readers(known: Mapping[str, Any] | None, places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is noted, with the keys of a reader in front of those of other ones."""
+    noted = known or {"current": None, "former": [], "spans": [], "plain": []}
+    others = [one for one in noted.get("readers", ()) if one not in places]
+    return {**noted, "readers": [*places, *others][:READERS]}
 
 
 def history_begins(storage: Storage, length: int) -> None:
     """Note that another schema history was put in the place of the former one, whose lines are as they are."""
-    known = _known(storage)
-    if known and known.get("history"):
-        spans = [[length, None]] if known["history"][-1][1] is None else []
-        LocalStorage(place(storage).parent).replace(place(storage).name, to_json({**known, "history": spans}) + b"\n")
+    with maintenance(_trail(storage)):
+        known = _known(storage)
+        if known and known.get("history"):
+            spans = [[length, None]] if known["history"][-1][1] is None else []
+            data = {**known, "history": spans}
+            LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
 
 
 def _history_spans(

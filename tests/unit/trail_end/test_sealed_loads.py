@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.contracts import Bounds
 from anabranch.errors import ConfigError, TrailCorrupt, TrailKeyMissing
 from anabranch.model.ids import TableId
-from anabranch.trail import identity, keys, rekeying, sealed_files, sealing
+from anabranch.trail import identity, keys, lock, rekeying, sealed_files, sealing
 from anabranch.trail.identity import Identity
 from anabranch.trail.load_readers import copied_load
 from anabranch.trail.storage import LocalStorage
@@ -261,6 +263,72 @@ def test_a_reader_notes_its_key_beside_a_trail_and_the_writers_stays(tmp_path: P
     assert sorted(one.name for one in tmp_path.iterdir() if "encryption" in one.name) == [".way.encryption.json"]
     with pytest.raises(TrailKeyMissing):
         keys.note_reader(storage, {"current": {"key_file": str(tmp_path / "none")}, "former": []})
+
+
+def test_a_reader_that_notes_its_key_turns_no_encryption_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trail's writer turns it on between each look of the reader and what the reader writes; or it has to wait."""
+    storage = LocalStorage(tmp_path / "way")
+    storage.make_folder("")
+    one, two, three = (key_file(tmp_path, key) for key in (1, 2, 3))
+    keys.note_reader(storage, {"current": three, "former": []})
+    known, taken, go_on = keys._known, lock._taken, threading.Event()
+    writers: list[threading.Thread] = []
+
+    def turn_on() -> None:
+        with lock.maintenance(tmp_path / "way"):
+            keys.save(storage, {"current": one, "former": []})
+        go_on.set()
+
+    def look(storage: LocalStorage) -> dict[str, Any] | None:
+        found = known(storage)
+        if threading.current_thread() is threading.main_thread():
+            go_on.clear()
+            writers.append(threading.Thread(target=turn_on))
+            writers[-1].start()
+            assert go_on.wait(60)
+        return found
+
+    def try_lock(fd: int, how: int) -> bool:
+        if not (has := taken(fd, how)):
+            go_on.set()
+        return has
+
+    monkeypatch.setattr(keys, "_known", look)
+    monkeypatch.setattr(lock, "_taken", try_lock)
+    keys.note_reader(storage, {"current": two, "former": []})
+    for writer in writers:
+        writer.join(60)
+    ring = keys.ring(storage)
+    assert ring and ring.is_on and ring.current == keys.service_of(one)
+    assert ring.readers == (keys.service_of(two), keys.service_of(three))
+
+
+def test_a_reader_that_comes_while_a_key_service_is_asked_stays_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path / "way")
+    storage.make_folder("")
+    one, two = key_file(tmp_path, 1), key_file(tmp_path, 2)
+    wrap = keys.LocalKey.wrap
+
+    def slow(key: keys.LocalKey, data: bytes) -> keys.Wrapped:
+        keys.note_reader(storage, {"current": two, "former": []})
+        return wrap(key, data)
+
+    monkeypatch.setattr(keys.LocalKey, "wrap", slow)
+    keys.save(storage, {"current": one, "former": []})
+    ring = keys.ring(storage)
+    assert ring and ring.is_on and ring.readers == (keys.service_of(two),)
+
+
+def test_a_reader_whose_key_is_noted_already_writes_nothing(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "way")
+    storage.make_folder("")
+    said = {"current": key_file(tmp_path, 2), "former": []}
+    keys.note_reader(storage, said)
+    (tmp_path / "way" / lock.MAINTENANCE).unlink()
+    keys.note_reader(storage, said)
+    assert not (tmp_path / "way" / lock.MAINTENANCE).exists(), "a trail that is read only is read"
 
 
 def test_a_library_that_is_missing_is_named(trail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
