@@ -316,7 +316,12 @@ def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = T
     data = {"current": current, "former": list(said.get("former", ())), "spans": spans, "plain": plain}
     if known and known.get("readers"):
         data["readers"] = known["readers"]
-    if history := _history_spans(storage, (known or {}).get("history", []), spans):
+    history = (known or {}).get(
+        "history", []
+    )  # a capture of a former release that goes on seals no lines: rekey asks for none
+    if may_turn:
+        history = _history_spans(storage, history, spans)
+    if history:
         data["history"] = history
     if data != known:
         LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import TrailCorrupt, TrailKeyMissing
-from anabranch.trail import history_file, keys, rekeying, repairs, sealing
+from anabranch.trail import history_file, keys, rekeying, repairs, sealed_history, sealing
 from anabranch.trail.history import line_of
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.replica_files import KEYS, LoadFilesCopy
@@ -163,6 +163,30 @@ def test_another_key_opens_the_history_and_tells_replicas(trail: Path, tmp_path:
     (trail / KEYS).unlink()
     with pytest.raises(TrailKeyMissing):
         statements(trail)
+
+
+def test_another_key_while_a_former_release_captures_asks_for_no_sealed_lines(
+    open_writer: OpenWriter, samples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no spans of the history, and adds lines as they are; a capture of this release begins a span."""
+    trail, place = tmp_path / "trail", tmp_path / keys.FILE
+    writer = open_writer(encrypt=said(tmp_path))
+    noted = json.loads(place.read_text())
+    del noted["history"]
+    place.write_text(json.dumps(noted))
+    with monkeypatch.context() as former:
+        former.setattr(sealed_history.LineSealer, "text", lambda self, text, offset: text)
+        for version in (2, 3):
+            writer.alter(samples.definition(version=version), f"ALTER TABLE orders COMMENT '{SECRET} {version}'")
+            writer.append(samples.chunk(version - 1, version - 1))
+            writer.flush()
+            assert statements(trail) == WANTED[: version - 1]
+            rekeying.rekey(trail, said(tmp_path, 2, 1))
+        writer.close()
+    assert statements(trail) == WANTED and "history" not in json.loads(place.read_text())
+    open_writer(encrypt=said(tmp_path, 2, 1)).close()
+    assert json.loads(place.read_text())["history"] == [[(trail / "history").stat().st_size, None]]
+    assert statements(trail) == WANTED
 
 
 def test_a_replica_takes_no_older_file_of_keys(trail: Path, tmp_path: Path) -> None:
