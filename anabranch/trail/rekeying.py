@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from anabranch.trail.failures import writing
 from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.keys import KeyRing, Wrapped
 from anabranch.trail.lock import maintenance
-from anabranch.trail.replica_files import encrypted_names
+from anabranch.trail.replica_files import UNFINISHED, encrypted_names
 from anabranch.trail.segment import RESTORE, SegmentReader
 from anabranch.trail.storage import LocalStorage, Storage
 
@@ -128,15 +129,26 @@ def _others(storage: Storage) -> Iterator[tuple[str, Wrapped, str]]:
         if said := sealing.wrapped_in(line):
             yield sealed_history.FILE, *said
     for file in names:
+        is_unfinished = file.endswith(UNFINISHED)  # what its header says holds under the name that it gets
         try:
-            header = sealed_files.header_in(storage, file)
-            found = sealing.wrapped_in(header) if header else None
-        except FileNotFoundError:  # replaced, or gone with its load
-            continue
+            found = _said_in(storage, file)
+            if found is None and is_unfinished:  # finished meanwhile, or gone; or it has no header yet
+                found = _said_in(storage, file.rsplit(".", 2)[0])
         except sealing.Tampered as error:
+            if is_unfinished:  # its process ended while it began
+                continue
             raise TrailCorrupt(f"{storage.path(file)}: {error}", hint=RESTORE) from None
         if found:
             yield file, *found
+
+
+def _said_in(storage: Storage, file: str) -> tuple[Wrapped, str] | None:
+    """Return how a file's data key is wrapped, and its tag; None for one that is not encrypted, or is replaced, or gone with
+    its load. Raises Tampered."""
+    with suppress(FileNotFoundError):
+        header = sealed_files.header_in(storage, file)
+        return sealing.wrapped_in(header) if header else None
+    return None
 
 
 def _wrapped_in(storage: Storage, file: str) -> tuple[Wrapped, str] | None:

@@ -28,6 +28,7 @@ FACTS = ".json"
 COPIED = (".arrow", FACTS)
 GONE = "gone.json"  # beside a manifest: the number of the last load whose files this trail needs no more
 PART = ".part"
+UNFINISHED = ".tmp"  # behind the name of a file of rows and the id of the process that writes it
 NAME = re.compile(r"load(?:/[\w%@+=,~ -][\w%@+=,~ .-]{0,250}){1,4}")
 
 
@@ -56,8 +57,9 @@ def load_files(storage: LocalStorage) -> list[LoadFile]:
 
 
 def encrypted_names(trail: Path) -> list[str]:
-    """Return the files below `load/` that are encrypted where the trail is."""
-    kinds = ("*/*/*.arrow", f"*/{LAST[0]}")
+    """Return the files below `load/` that are encrypted where the trail is, also those that are being written (UNFINISHED):
+    these are looked for first, so that one that is finished meanwhile is among the others."""
+    kinds = (f"*/*/*.arrow.*{UNFINISHED}", "*/*/*.arrow", f"*/{LAST[0]}")
     return [str(one.relative_to(trail)) for kind in kinds for one in sorted((trail / FOLDER).glob(kind))]
 
 

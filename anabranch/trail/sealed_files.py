@@ -66,7 +66,7 @@ def header_in(storage: Storage, name: str) -> Mapping[str, Any] | None:
         file = storage.open(name)
         try:
             data = file.read(0, USUAL)
-            if data.startswith(MAGIC) and _LENGTH.unpack_from(data, len(MAGIC))[0] > USUAL - 64:
+            if data.startswith(MAGIC) and len(data) == USUAL and _LENGTH.unpack_from(data, len(MAGIC))[0] > USUAL - 64:
                 data = file.read(0, LONGEST + 64)
         finally:
             file.close()

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from pyarrow import csv, ipc
 
 from anabranch.errors import TrailCorrupt
 from anabranch.rows.lines import NULL
-from anabranch.trail import sealing
+from anabranch.trail import keys, sealing
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.sealed_files import SealedReader, SealedWriter, header_for, is_sealed
 from anabranch.trail.storage import LocalStorage
@@ -123,17 +123,30 @@ def _batches(block: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _sink(trail: Path, name: str, temporary: Path) -> Iterator[Any]:
     """Open a new file for who writes one byte behind the other; encrypted, where the trail is."""
     storage = LocalStorage(trail)
-    seal, header = sealing.begin(storage, header_for(storage, name))
-    if seal is None:
-        with pa.OSFile(str(temporary), "wb") as sink:
-            yield sink
-        return
     with temporary.open("wb") as file:
-        writer = SealedWriter(file, seal, header)
+        writer = _sealed(storage, name, file)
+        if writer is None:
+            with pa.OSFile(str(temporary), "wb") as sink:
+                yield sink
+            return
         with pa.PythonFile(writer, mode="w") as sink:
             yield sink
             sink.flush()
             writer.finish()
+
+
+def _sealed(storage: LocalStorage, name: str, file: BinaryIO) -> SealedWriter | None:
+    """Begin an encrypted file; None where the trail is not encrypted. Its header is in the file before another key may be the
+    present one: whoever looks then for what the former key wraps finds it, or the file begins anew."""
+    while True:
+        stamp = keys.stamp(storage)
+        seal, header = sealing.begin(storage, header_for(storage, name))
+        writer = None if seal is None else SealedWriter(file, seal, header)
+        file.flush()
+        if writer is None or keys.stamp(storage) == stamp:
+            return writer
+        file.seek(0)
+        file.truncate()
 
 
 @contextmanager

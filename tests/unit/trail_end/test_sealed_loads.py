@@ -210,6 +210,53 @@ def test_another_key_wraps_the_data_keys_of_loads_too(trail: Path) -> None:
     assert len(found) == 2
 
 
+def test_another_key_while_a_file_of_rows_is_written_wraps_its_data_key_too(trail: Path) -> None:
+    (trail / "published").write_bytes(b"")
+    said = {"current": key_file(trail.parent, 2), "former": [key_file(trail.parent, 1)]}
+
+    def blocks() -> Iterator[bytes]:
+        yield lines(200)
+        found = rekeying.encryption(LocalStorage(trail))
+        assert found and dict(found.keys) == {keys.key_id(bytes([1] * 32)): 1}
+        found = rekeying.rekey(trail, said)
+        assert (dict(found.keys), found.others) == ({keys.key_id(bytes([2] * 32)): 1}, 0)
+        yield lines(200)
+
+    file = chunk_files.write(trail, NAME, ["id", "words"], blocks())
+    (trail.parent / "1.key").unlink()
+    chunk_files.check(trail, file)
+    assert content(trail) == 2 * lines(200)
+
+
+def test_a_file_that_begins_while_the_key_is_exchanged_has_the_new_one(
+    trail: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header stands nowhere yet when the command looks for what the former key wraps."""
+    (trail / "published").write_bytes(b"")
+    said = {"current": key_file(trail.parent, 2), "former": [key_file(trail.parent, 1)]}
+    begin, turns = sealing.begin, []
+
+    def slow(*about: Any) -> Any:
+        found = begin(*about)
+        if not turns:
+            turns.append(rekeying.rekey(trail, said).others)
+        return found
+
+    monkeypatch.setattr(sealing, "begin", slow)
+    write(trail)
+    (trail.parent / "1.key").unlink()
+    assert turns == [0] and content(trail) == lines()
+
+
+@pytest.mark.parametrize("left", [b"", sealed_files.MAGIC, sealed_files.MAGIC + b"\x40\0\0\0{"])
+def test_a_file_whose_process_ended_at_its_header_is_nobodys(left: bytes, trail: Path) -> None:
+    (trail / "published").write_bytes(b"")
+    write(trail)
+    (trail / f"{NAME}.1.tmp").write_bytes(left)
+    said = {"current": key_file(trail.parent, 2), "former": [key_file(trail.parent, 1)]}
+    assert rekeying.rekey(trail, said).others == 0
+
+
 def keys_of(trail: Path, said: dict[str, object]) -> keys.KeyRing:
     keys.save(LocalStorage(trail), said)
     found = keys.ring(LocalStorage(trail))
