@@ -10,13 +10,14 @@ from anabranch.config.hops import Hop
 from anabranch.errors import AnabranchError, ConfigError, JobChanged, SourceError, StateError
 from anabranch.model.cutover import Cutover
 from anabranch.trail import identity, retention
-from anabranch.trail.reader import exists
+from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import of_each, store_of
+from anabranch.view.opened import of_each, source_of, store_of
 
 if TYPE_CHECKING:
     from anabranch.model.ids import TableId
+    from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
 TAKE_OVER = "take_over"  # [load] existing: the tables stand, and nothing is ever loaded
@@ -193,6 +194,8 @@ def refuse_switch_while_loading(job: JobView, followed: str, now: str) -> None:
     nothing in it.
     """
     loading = [str(table) for one in job.whole.targets() for table in _loading(one)]
+    if job.config.hop is Hop.CAPTURE:
+        loading += map(str, _behind_manifests(job))
     if loading:
         raise SourceError(
             f"this server is {now}, the trail follows {followed}, and {', '.join(loading[:5])} have not finished loading",
@@ -202,6 +205,28 @@ def refuse_switch_while_loading(job: JobView, followed: str, now: str) -> None:
 
 
 def _loading(job: JobView) -> list[TableId]:
+    return [table for table, state in _states(job).items() if state.is_before_stream]
+
+
+def _states(job: JobView) -> dict[TableId, TableState]:
     with store_of(job) as store:
-        states = store.states.tables(job.config.name) if store.exists() else {}
-    return [table for table, state in states.items() if state.is_before_stream]
+        return store.states.tables(job.config.name) if store.exists() else {}
+
+
+def _behind_manifests(job: JobView) -> list[TableId]:
+    """Return tables whose rows stand in the trail with places of the log that the trail has not come to: their load is through
+    there, and the other server may lack what they have."""
+    from anabranch.model.position import LogMark
+    from anabranch.trail_end import manifests
+
+    with TrailReader(job.trail) as trail:
+        found = trail.end()
+    order, end = source_of(job).order, LogMark(found.position.native, found.resume)
+
+    def is_behind(high: str) -> bool:  # a mark of a server before this one was reached when that one was left
+        mark = order.mark(high)
+        return order.server(mark) == order.server(end) and not order.includes(end, mark.native, None)
+
+    rows = {table: manifests.load(job.trail, table) for table, one in _states(job).items() if not one.is_before_stream}
+    highs = {table: {chunk.high for chunk in one.chunks} for table, one in rows.items() if one is not None}
+    return [table for table, some in highs.items() if any(map(is_behind, some))]

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
 from urllib.parse import unquote
 
 import pytest
 
 from anabranch.config.reading import load_job
+from anabranch.contracts import LogOptions
+from anabranch.errors import SourceError
+from anabranch.model.ids import TableId
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import load_readers, requests, retention
+from anabranch.trail_end import manifests as trail_manifests
 from anabranch.view.job_view import JobView
+from anabranch.view.opened import source_of
+from anabranch.view.refusals import refuse_switch_while_loading
 from rigs.hops import Hops, hops
-from rigs.scenario import TARGET_SECRET, Running, Scenario, wait_until
+from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
 STALLED = "trail.load.manifest=delay:3600@3"  # of the third table, for as long as the test wants
@@ -71,6 +78,29 @@ def test_a_table_that_was_loaded_early_is_altered_while_the_load_at_the_source_g
     assert "cell" in going and all("foreign keys" in way.there.reason(one) for one in {*states} - {*going, table})
     made.assert_identical(*going)
     assert run.stop(code=None).code in (0, 8) and applied.stop().code == 0
+
+
+def test_another_server_is_refused_until_the_trail_has_what_loaded_rows_have(
+    mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their load is through at the source's site as soon as they are read, and capture may be behind."""
+    made = scenario(mariadb, "CREATE TABLE item (id INT PRIMARY KEY)", "INSERT INTO item VALUES (1)")
+    way = hops(made)
+    way.here.run_until_caught_up()
+    monkeypatch.setenv(SOURCE_SECRET, mariadb.password or "none")
+    job = JobView(load_job(way.here.job_file), way.here.job_file)
+    refuse_switch_while_loading(job, "one", "other")
+    made.source.execute("INSERT INTO item VALUES (2)")
+    with closing(source_of(job).log(LogOptions(reader_id=77, flush_interval=0.1))) as log:
+        high = log.end().resume
+    table = TableId(made.schema, "item")
+    found = trail_manifests.load(way.trail, table)
+    assert found is not None
+    trail_manifests.save(way.trail, replace(found, chunks=tuple(replace(one, high=high) for one in found.chunks)))
+    with pytest.raises(SourceError, match=f"{table} have not finished loading"):
+        refuse_switch_while_loading(job, "one", "other")
+    way.here.run_until_caught_up()
+    refuse_switch_while_loading(job, "one", "other")
 
 
 GOING = ("trail.load.taken=exit@2", "trail.load.gone=exit@2")
