@@ -57,11 +57,13 @@ def a_primary(directory: Path, release: str = "") -> Iterator[Server]:
 
 
 @contextmanager
-def a_standby(primary: Server, directory: Path, release: str = "", keeps_slots: bool = True) -> Iterator[Server]:
+def a_standby(
+    primary: Server, directory: Path, release: str = "", keeps_slots: bool = True, name: str = "standby"
+) -> Iterator[Server]:
     """It gets the primary's slots, as far as it has come."""
-    directory = directory / "standby"
+    directory = directory / name
     directory.mkdir()
-    administered(primary).query("SELECT pg_create_physical_replication_slot('standby')")
+    administered(primary).query("SELECT pg_create_physical_replication_slot(%s)", (name,))
     line = f"host={primary.host} port={primary.port} user={primary.user} password={primary.password} dbname=postgres"
     program = packages.find_postgresql().program("pg_basebackup")
     subprocess.run([program, "-D", directory / "data", "-d", line, "-c", "fast", "-X", "stream"], check=True)
@@ -70,7 +72,7 @@ def a_standby(primary: Server, directory: Path, release: str = "", keeps_slots: 
     give_away(directory / "data")
     for path in (directory / "data").rglob("*"):
         give_away(path)
-    options = (f"--primary-conninfo={line}", "--primary-slot-name=standby")
+    options = (f"--primary-conninfo={line}", f"--primary-slot-name={name}")
     options += ("--sync-replication-slots=on",) if keeps_slots else ()
     with start_postgresql(directory, release=release, options=(*PRIMARY, *options)) as server:
         yield server

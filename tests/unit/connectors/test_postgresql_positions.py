@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql.source.positions import Place, Snapshot, WalOrder, lsn_of, lsn_text, place_of
+from anabranch.connectors.postgresql.source.positions import (
+    Place,
+    Snapshot,
+    WalOrder,
+    began,
+    left_at,
+    lsn_of,
+    lsn_text,
+    place_of,
+)
 
 ORDER = WalOrder()
 
@@ -56,6 +65,16 @@ def test_rule_14_ids_are_read_near_the_snapshot_also_where_they_begin_anew(xmax:
 def test_snapshots_are_read_back(xmin: int, some: set[int], more: int) -> None:
     snapshot = Snapshot(xmin, xmin + 51 + more, frozenset(xmin + one for one in some))
     assert Snapshot.parse(str(snapshot)) == snapshot
+
+
+def test_a_timeline_has_its_beginning_beside_its_number() -> None:
+    history = [(1, lsn_of("0/A0")), (2, lsn_of("0/B0")), (4, lsn_of("0/C0"))]  # of a server that is on timeline 5
+    assert [began(history, one) for one in (1, 2, 4, 5)] == ["", "1@0/A0", "2@0/B0", "4@0/C0"]
+    assert began([], 2) == "" and left_at(history, 2) == lsn_of("0/B0") and left_at(history, 3) is None
+    place = Place("here", 7, timeline=2, began="1@0/A0")
+    assert place_of(place.at(9).mark().resume) == Place("here", 9, timeline=2, began="1@0/A0")
+    assert "began" not in Place("here", 7, timeline=1).mark().resume
+    assert place_of(ORDER.place("0/5", place.mark()).resume).began == "1@0/A0"
 
 
 def test_a_place_is_an_lsn_or_a_snapshot_up_to_now() -> None:

@@ -26,7 +26,16 @@ from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
 from anabranch.connectors.postgresql.source.marker_watch import Entries, entries, refuse_changed
 from anabranch.connectors.postgresql.source.noted_columns import BY_NOTES
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
-from anabranch.connectors.postgresql.source.positions import Place, Snapshot, lsn_of, lsn_text, nearest, place_of
+from anabranch.connectors.postgresql.source.positions import (
+    Place,
+    Snapshot,
+    began,
+    left_at,
+    lsn_of,
+    lsn_text,
+    nearest,
+    place_of,
+)
 from anabranch.connectors.postgresql.source.relations import NeedsText
 from anabranch.connectors.postgresql.source.silence import Silence
 from anabranch.connectors.postgresql.source.slots import members
@@ -445,9 +454,20 @@ def _on_timeline(place: Place, stream: WalStream) -> Place:
     """Return the place on the timeline that the server is on now. Raises LogLost where the trail has what it has not: a
     standby that was promoted without the last of the log.
     """
-    if place.timeline in (0, stream.timeline):
-        return replace(place, timeline=stream.timeline)
-    left = stream.left_at(place.timeline)
+    history = stream.history()
+    now = replace(place, timeline=stream.timeline, began=began(history, stream.timeline))
+    if not place.timeline:
+        return now
+    there, left = began(history, place.timeline), left_at(history, place.timeline)
+    if place.began and there != place.began:  # a place that a release before this one wrote has it not
+        raise LogLost(
+            f"the trail ends on a timeline {place.timeline} that began at {place.began}, and this server's began at"
+            f" {there or 'no place that it tells'}: it never followed the server that was read",
+            position=lsn_text(place.lsn),
+            hint="go on at the server that was read, or at a standby of it; else " + _START_OVER,
+        )
+    if place.timeline == stream.timeline:
+        return now
     if left is None or place.lsn > left:
         there = f"left it at {lsn_text(left)}" if left is not None else "was never on it"
         raise LogLost(
@@ -455,4 +475,4 @@ def _on_timeline(place: Place, stream: WalStream) -> Place:
             " transactions that the trail has",
             position=lsn_text(place.lsn),
         )
-    return replace(place, timeline=stream.timeline)
+    return now

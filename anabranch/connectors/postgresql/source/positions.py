@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from anabranch.model.position import LogMark
 
 _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)
 _SNAPSHOT = re.compile(r"\d+:\d+:[\d,]*", re.ASCII)
+_LATER = ("newest", "began")  # a release before them reads marks that have them not
 _HALF, _WHOLE = 1 << 31, 1 << 32  # transaction ids in messages have 32 bits, in snapshots 64
 
 
@@ -36,6 +37,20 @@ def nearest(xid: int, near: int) -> int:
     if whole - near > _HALF:
         return whole - _WHOLE
     return whole + _WHOLE if near - whole > _HALF else whole
+
+
+def left_at(history: Sequence[tuple[int, int]], timeline: int) -> int | None:
+    """Return where a server's history left an earlier timeline; None for one that it has never been on."""
+    return next((place for number, place in history if number == timeline), None)
+
+
+def began(history: Sequence[tuple[int, int]], timeline: int) -> str:
+    """Return where a timeline begins in a server's history, as `PARENT@LSN`; "" for the first one, and where it is not told.
+
+    Numbers are not enough: two standbys of one primary that are promoted apart both call theirs 2.
+    """
+    before = [f"{number}@{lsn_text(place)}" for number, place in history if number < timeline]
+    return before[-1] if before else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +85,24 @@ class Place:
     """`identity`: of the server's data and the database. `lsn`: all that committed up to here is contained, and with a
     `snapshot` (its text) what this says instead: then all of it is before `lsn`. `timeline`: the one
     that this was read on, 0 where nobody asked. `newest`: of a log's end, the first transaction id that the server
-    had not completed, 0 where nobody asked; it stands in no mark that is kept where it is 0."""
+    had not completed, 0 where nobody asked. `began`: where the timeline began, as the function gives it. The last
+    two stand in no mark that is kept where they are empty."""
 
     identity: str
     lsn: int
     snapshot: str = ""
     timeline: int = 0
     newest: int = 0
+    began: str = ""
 
     def at(self, lsn: int) -> Place:
         """Return the same place with another `lsn`. Called for each transaction, for which dataclasses.replace takes
         too long.
         """
-        return Place(self.identity, lsn, self.snapshot, self.timeline)
+        return Place(self.identity, lsn, self.snapshot, self.timeline, 0, self.began)
 
     def mark(self, commit_time: int = 0) -> LogMark:
-        facts = {name: value for name, value in asdict(self).items() if name != "newest" or value}
+        facts = {name: value for name, value in asdict(self).items() if value or name not in _LATER}
         return LogMark(lsn_text(self.lsn), json.dumps(facts, sort_keys=True), commit_time)
 
 
@@ -112,11 +129,11 @@ class WalOrder:
                 raise ValueError(f"{text!r} is no snapshot, like 10:20:10,14")
             if end.newest and snapshot.xmax > end.newest:
                 raise ValueError(f"the source has not come to transaction {snapshot.xmax}, it is at {end.newest}")
-            return Place(end.identity, end.lsn, str(snapshot), end.timeline).mark()
+            return Place(end.identity, end.lsn, str(snapshot), end.timeline, began=end.began).mark()
         lsn = lsn_of(text)
         if lsn > end.lsn:
             raise ValueError(f"the source's log has not come to {text}, it is at {now.native}")
-        return Place(end.identity, lsn, timeline=end.timeline).mark()
+        return Place(end.identity, lsn, timeline=end.timeline, began=end.began).mark()
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         place = place_of(mark.resume)

@@ -29,6 +29,7 @@ _KEEPALIVE = struct.Struct(">xQqB")
 _STATUS = struct.Struct(">cQQQqB")
 _EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000
 _IN_USE, _UNKNOWN_OPTION = "55006", "22023"
+_NO_FILE = b"58P01"
 _PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be gone; between two looks
 
 
@@ -60,17 +61,21 @@ class WalStream:
             raise psycopg.errors.error_from_result(result)
         self.codec = codec_of(self._connection)
 
-    def left_at(self, timeline: int) -> int | None:
-        """Ask where the server's history left an earlier timeline; None for one that it has never been on."""
-        history = self._asked(f"TIMELINE_HISTORY {self.timeline}".encode(), 1) if self.timeline > 1 else b""
-        found = (line.split()[:2] for line in history.decode().splitlines() if line[:1].isdigit())
-        return next((lsn_of(place) for number, place in found if int(number) == timeline), None)
+    def history(self) -> list[tuple[int, int]]:
+        """Ask which timelines the server was on before this one, the oldest first, each with the place where it left it.
+
+        Nothing where the server does not have the file any more.
+        """
+        if self.timeline == 1:
+            return []
+        result = self._pg.exec_(f"TIMELINE_HISTORY {self.timeline}".encode())
+        if result.error_field(pq.DiagnosticField.SQLSTATE) == _NO_FILE:
+            return []
+        found = (line.split()[:2] for line in _value(result, 1).decode().splitlines() if line[:1].isdigit())
+        return [(int(number), lsn_of(place)) for number, place in found]
 
     def _asked(self, command: bytes, column: int) -> bytes:
-        result = self._pg.exec_(command)
-        if result.status != pq.ExecStatus.TUPLES_OK:
-            raise translate(psycopg.errors.error_from_result(result), "ask the source where it is")
-        return result.get_value(0, column) or b""
+        return _value(self._pg.exec_(command), column)
 
     def keep_at_standbys(self, slot: str, failover: bool) -> None:
         """Have standbys keep the slot, or not any more (17 and later). Raises SourceError.
@@ -171,6 +176,13 @@ class WalStream:
         if result is None or not result.error_message:
             return SourceUnavailable("the source has ended the stream of its log")
         return translate(psycopg.errors.error_from_result(result), "read the log")
+
+
+def _value(result: pq.abc.PGresult, column: int) -> bytes:
+    """Return a column of the one row that answers. Raises SourceError."""
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise translate(psycopg.errors.error_from_result(result), "ask the source where it is")
+    return result.get_value(0, column) or b""
 
 
 def data_start(message: bytes | memoryview) -> int:
