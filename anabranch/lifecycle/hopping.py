@@ -79,7 +79,7 @@ def await_load(job: JobView, stop: Waits, tell: Tell) -> None:
 
 def has_whole_load(job: JobView) -> bool:
     """Return whether the load at the source's site has ended: no manifest of a first load comes any more."""
-    return manifests.parked(job.trail) is not None
+    return manifests.is_complete(job.trail)
 
 
 def _missing(job: JobView) -> str:

@@ -59,7 +59,7 @@ def load_files(storage: LocalStorage) -> list[LoadFile]:
 def encrypted_names(trail: Path) -> list[str]:
     """Return the files below `load/` that are encrypted where the trail is, also those that are being written (UNFINISHED):
     these are looked for first, so that one that is finished meanwhile is among the others."""
-    kinds = (f"*/*/*.arrow.*{UNFINISHED}", "*/*/*.arrow", f"*/{LAST[0]}")
+    kinds = (f"*/*/*.arrow.*{UNFINISHED}", "*/*/*.arrow", f"*/{LAST[0]}", LAST[1])
     return [str(one.relative_to(trail)) for kind in kinds for one in sorted((trail / FOLDER).glob(kind))]
 
 

@@ -1,7 +1,8 @@
 """The ledger of the load into a trail: what a job is, the states of its tables and their chunks, in `ledger/load.db`.
 
 It is written at the source's site only, by the processes of one machine, and nobody else reads it: what other sites need stands
-in manifests. In a trail that is encrypted, where chunks begin and end and definitions of tables are sealed (sealed_texts.py).
+in manifests. In a trail that is encrypted, where chunks begin and end, definitions of tables and why one is parked are sealed
+(sealed_texts.py).
 What does not live here: what the contracts make of it (store.py, loader.py).
 """
 
@@ -142,6 +143,7 @@ _MEND = "restore it from a backup of the trail; or remove the trail (anabranch d
 def put_state(connection: SealingConnection, job: str, state: TableState) -> None:
     """Write a table's state in the caller's transaction; one without schema keeps the one that is there."""
     schema = None if state.schema is None else connection.seals(json.dumps(state.schema.to_json()))
+    reason = connection.seals(state.reason) if state.reason else ""  # a value that was refused may be in it
     connection.execute(
         f"INSERT INTO table_state (job, {STATE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job, source) DO UPDATE"
         " SET target = excluded.target, state = excluded.state, generation = excluded.generation, low = excluded.low,"
@@ -155,7 +157,7 @@ def put_state(connection: SealingConnection, job: str, state: TableState) -> Non
             state.generation,
             state.low,
             state.high,
-            state.reason,
+            reason,
             state.rows_loaded,
             schema,
             json.dumps(state.facts.stored()),

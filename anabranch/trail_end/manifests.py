@@ -143,20 +143,37 @@ def listed(trail: Path) -> frozenset[str]:
 
 
 def complete(trail: Path, parked: Mapping[TableId, str]) -> None:
-    """Note that the first load has ended. `parked`: tables that it left out, and why."""
-    data = {"format": FORMAT, "parked": {str(table): why for table, why in sorted(parked.items())}}
+    """Note that the first load has ended. `parked`: tables that it left out, and why, which may have a value of a row in it and
+    is sealed where the trail is encrypted. Raises TrailKeyMissing."""
+    storage, reasons = LocalStorage(trail), {str(table): why for table, why in sorted(parked.items())}
+    data: dict[str, Any] = {"format": FORMAT, "parked": reasons}
+    seal, header = sealing.begin(storage, sealed_files.header_for(storage, COMPLETE)) if reasons else (None, {})
+    if seal is not None:
+        data = {"format": SEALED, "parked": dict.fromkeys(reasons, "")}
+        data["sealed"] = {"header": header, "reasons": seal.text(to_json(list(reasons.values())), to_json(data))}
     with writing("the note that the load is complete"):
-        LocalStorage(trail).replace(COMPLETE, to_json(data) + b"\n")
+        storage.replace(COMPLETE, to_json(data) + b"\n")
+
+
+def is_complete(trail: Path) -> bool:
+    """Return whether the first load has ended. Needs no key. Raises TrailCorrupt, TrailError for a newer format."""
+    return _read(trail, COMPLETE, SEALED) is not None
 
 
 def parked(trail: Path) -> dict[TableId, str] | None:
-    """Return the tables that the first load left out, and why; None where it has not ended."""
-    data = _read(trail, COMPLETE)
+    """Return the tables that the first load left out, and why; None where it has not ended. Raises TrailCorrupt,
+    TrailError for a newer format, TrailKeyMissing."""
+    data = _read(trail, COMPLETE, SEALED)
     if data is None:
         return None
     try:
-        return {TableId.parse(table): str(why) for table, why in data["parked"].items()}
-    except (ValueError, KeyError, AttributeError) as error:
+        reasons, sealed = data["parked"], data.pop("sealed", None)
+        if sealed is not None:
+            seal = sealed_files.opened(LocalStorage(trail), COMPLETE, sealed["header"])
+            opened = json.loads(seal.open_text(str(sealed["reasons"]), to_json(data)))
+            reasons = dict(zip(reasons, opened, strict=True))
+        return {TableId.parse(table): str(why) for table, why in reasons.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, sealing.Tampered) as error:
         raise TrailCorrupt(f"{trail / COMPLETE} cannot be read: {error}", hint=AGAIN) from None
 
 

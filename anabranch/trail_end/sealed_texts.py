@@ -19,7 +19,7 @@ from anabranch.trail.sealing import Seal, Tampered
 from anabranch.trail.storage import LocalStorage, read_whole
 
 KEY = "ledger/key.json"
-MARK = "sealed:"  # no text of the ledger begins with it by itself: they are JSON
+MARK = "sealed:"  # no text of the ledger begins with it by itself: they are JSON, or sentences
 _HINT = (
     "restore the file from a backup of the trail; or remove the trail (anabranch drop JOB --execute), and load again"
 )

@@ -186,7 +186,7 @@ class TrailStore:
         if not self._ledger.rows("SELECT 1 FROM job WHERE job = ? AND is_begun", job):
             return
         states = self.tables(job, whole=False).values()
-        if any(state.is_open for state in states) or manifests.parked(self._trail) is not None:
+        if any(state.is_open for state in states) or manifests.is_complete(self._trail):
             return
         manifests.complete(self._trail, {state.source: state.reason for state in states if state.is_parked})
 

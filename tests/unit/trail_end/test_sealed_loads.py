@@ -14,12 +14,13 @@ import pytest
 from anabranch.contracts import Bounds
 from anabranch.errors import ConfigError, TrailCorrupt, TrailKeyMissing
 from anabranch.model.ids import TableId
+from anabranch.model.table_life import Life, TableState
 from anabranch.trail import identity, keys, lock, rekeying, sealed_files, sealing
 from anabranch.trail.identity import Identity
 from anabranch.trail.load_readers import copied_load
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail_end import chunk_files, manifests
-from anabranch.trail_end.ledger import Ledger
+from anabranch.trail_end.ledger import STATE, Ledger, one_state, put_state, state_of
 from anabranch.trail_end.manifests import ChunkFile, Manifest, RecordedChunk
 
 pytest.importorskip("cryptography")
@@ -195,6 +196,50 @@ def test_a_manifest_without_encryption_is_refused_unless_it_stood_there_before(t
     (trail / manifests.file_of(TABLE)).write_bytes(old.replace(b'"7"', b'"8"'))
     with pytest.raises(TrailCorrupt, match="it is not encrypted, and was to be"):
         manifests.load(trail, TABLE)
+
+
+def test_why_a_table_was_left_out_is_told_to_nobody_without_the_key(trail: Path) -> None:
+    (trail / "published").write_bytes(b"")
+    why, plain = f"column words: '{SECRET}' does not fit", TableId("shop", "a")
+    manifests.complete(trail, {TABLE: why, plain: "another one"})
+    sealing.forget()
+    assert manifests.parked(trail) == {TABLE: why, plain: "another one"} and not tells(trail)
+    said = {"current": key_file(trail.parent, 2), "former": [key_file(trail.parent, 1)]}
+    found = rekeying.rekey(trail, said)
+    assert (dict(found.keys), found.others) == ({keys.key_id(bytes([2] * 32)): 1}, 0)
+    (trail.parent / "1.key").unlink()
+    sealing.forget()
+    assert manifests.parked(trail) == {TABLE: why, plain: "another one"}
+    path = trail / manifests.COMPLETE
+    path.write_text(path.read_text().replace("shop.a", "shop.b"))
+    with pytest.raises(TrailCorrupt, match=r"complete\.json cannot be read: it is not what was written here"):
+        manifests.parked(trail)
+    (trail.parent / "2.key").unlink()
+    sealing.forget()
+    assert manifests.is_complete(trail), "whoever waits for the load's end needs no key"
+    with pytest.raises(TrailKeyMissing, match=r"complete\.json"):
+        manifests.parked(trail)
+
+
+def test_the_end_of_a_load_that_a_former_release_has_noted_is_read(trail: Path) -> None:
+    (trail / manifests.COMPLETE).write_text('{"format":1,"parked":{"shop.orders":"a type"}}')
+    assert manifests.parked(trail) == {TABLE: "a type"} and manifests.is_complete(trail)
+
+
+def test_the_ledger_tells_no_reason_why_a_table_is_parked(trail: Path) -> None:
+    ledger, why = Ledger(trail), f"'{SECRET}' does not fit"
+    ledger.prepare()
+    state = TableState(TABLE, TABLE, Life.PARKED, reason=why)
+    other = TableState(TableId("shop", "b"), TABLE, Life.PENDING)
+    with ledger.transaction() as connection:
+        put_state(connection, "j", state)
+        put_state(connection, "j", other)
+        assert one_state(connection, "j", TABLE) == state
+    ledger.close()
+    sealing.forget()
+    assert not tells(trail)
+    found = [state_of(row) for row in Ledger(trail).rows(f"SELECT {STATE} FROM table_state ORDER BY source DESC")]
+    assert found == [state, other]
 
 
 def test_another_key_wraps_the_data_keys_of_loads_too(trail: Path) -> None:
