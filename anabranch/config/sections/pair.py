@@ -66,7 +66,7 @@ class Pair(Section):
 
     @property
     def is_altered_first(self) -> bool:
-        """Whether the site that this job writes to is the one where columns are added: what comes here has come there."""
+        """Return whether columns are added first at the site that this job writes to: what comes here has come there."""
         return self.ddl_from == self.other
 
 
