@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from anabranch.config.hop_files import is_pump
 from anabranch.databases import SSL_FILES
 
 FILES = frozenset(SSL_FILES) - {"ssl_mode"}
@@ -31,6 +30,7 @@ def reach_of(text: str) -> dict[str, str]:
         "[observe] traces": job.get("observe", {}).get("traces"),  # gets headers of the environment
         **dict(_files(job)),
         **dict(_of_hop(job)),
+        **dict(_trails(job)),
     }
     return {key: json.dumps(said, sort_keys=True, default=str) for key, said in found.items() if said}
 
@@ -38,13 +38,21 @@ def reach_of(text: str) -> dict[str, str]:
 def _of_hop(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what a hop of a trail does to its machine: ports that listen, directories that are read and written, who may."""
     yield from ((f"[{key}]", job.get(key)) for key in ("listen", "store", "routes", "allow"))
-    if is_pump(job):
-        yield from ((f"[{end}] url", job[end]["url"]) for end in ("source", "target"))
+
+
+def _trails(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the trails that a job or a pump reads or writes: files of the machine, which may be another job's."""
+    for place, end in _ends(job):
+        if (url := str(end.get("url", ""))).strip().lower().startswith("trail+"):
+            yield f"{place} url", url
 
 
 def _files(job: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    ends = [("[source]", job.get("source", {})), ("[target]", job.get("target", {}))]
-    ends += [(f"[[targets]] {number}", one) for number, one in enumerate(job.get("targets", []), 1)]
-    for place, end in ends:
+    for place, end in _ends(job):
         options = urlsplit(str(end.get("url", ""))).query.split("&")
         yield f"{place} url, the options for files", [one for one in options if one.partition("=")[0] in FILES]
+
+
+def _ends(job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield from ((f"[{end}]", job.get(end, {})) for end in ("source", "target"))
+    yield from ((f"[[targets]] {number}", one) for number, one in enumerate(job.get("targets", []), 1))

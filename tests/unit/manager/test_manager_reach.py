@@ -26,6 +26,8 @@ REACHES = [
     text().replace(TARGET, f"{TARGET}?ssl_mode=required&ssl_cert=/a&ssl_key=/b"),
     text().replace(TARGET, f"{TARGET}?unix_socket=/run/x"),
     text(more='[observe]\ntraces = "http://127.0.0.1:4318/v1/traces"\n'),
+    text().replace('url = "mysql://u:${PW}@127.0.0.1:1"', 'url = "trail+file:///home/other/trail"'),
+    text().replace('url = "postgresql://u:${PW}@127.0.0.1:1/db"', 'url = "trail+file:///home/other/trail"'),
     text(more='[trail]\nencrypt = { key_command = ["/bin/sh"] }\n'),
 ]
 
@@ -73,3 +75,9 @@ def test_an_administrator_of_some_jobs_changes_the_rest_of_their_files(manager: 
         manager.add(SOME, text("web-1"))
     with pytest.raises(UnknownName):
         manager.checked(SOME, text("other"), "other")
+
+
+def test_a_trail_as_one_of_several_targets_reaches_the_machine_and_which_one_counts() -> None:
+    several = '[[targets]]\nname = "a"\nurl = "postgresql://h/a"\n[[targets]]\nname = "b"\nurl = "trail+file:///%s"\n'
+    assert list(reach_of(several % "b")) == ["[[targets]] 2 url"]
+    assert reach_of(several % "b") != reach_of(several % "c")
