@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.connectors.postgresql.source import connector
+from anabranch.connectors.postgresql.source import connector, wal_stream
 from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
 from anabranch.contracts import LogOptions, PreflightContext
+from anabranch.errors import SourceUnavailable
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
@@ -73,6 +74,10 @@ def test_a_slot_is_kept_by_standbys_as_the_job_says_and_preflight_names_what_is_
     ):
         read_once(one, options, begins)
         until(lambda expected=expected: is_kept(first) is expected, "the slot is as the job says")
+    read_once(one, OFF, False)
+    (unkept, *_) = found(both, usual)
+    assert unkept.verdict == "warning" and f"do not keep the slot {SLOT} yet" in unkept.message
+    read_once(one, usual, False)
     (off,) = found(both, OFF)
     assert off.verdict == "warning" and "failover = true" in off.hint
     names = [(result.message, result.hint) for result in found(both, usual)]
@@ -104,3 +109,29 @@ def test_a_slot_is_kept_by_standbys_as_the_job_says_and_preflight_names_what_is_
     until(lambda: asked(second, "SELECT pg_is_in_recovery()") == [(False,)], "it is promoted")
     (two,) = found(both, usual)
     assert two.verdict == "failed" and "can be written, too" in two.message
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_slot_that_cannot_be_changed_is_read_all_the_same_and_changed_by_a_later_start(
+    servers_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would wait for another reader without end."""
+    monkeypatch.setattr(wal_stream, "_PATIENCE", 0.5)
+    log = LogOptions(1, 1.0, name=SLOT)
+    with a_primary(servers_directory) as server:
+        one = endpoint_of(Database(server, "postgres"))
+        read_once(one, OFF, True)
+        former, later = connector(one, OFF).log(log), connector(one).log(log)
+        with closing(former), closing(later):
+            former.start(former.end(), lambda table: None)
+            with closing(wal_stream.WalStream(one)) as stream:
+                assert stream.keep_at_standbys(SLOT, True) == "another process reads it"
+                assert "does not exist" in stream.keep_at_standbys("gone", True)
+                assert stream.history() == [], "the connection is as before"
+            assert is_kept(server) is False
+            with pytest.raises(SourceUnavailable, match="is active"):
+                later.start(later.end(), lambda table: None)
+            former.close()
+            later.start(later.end(), lambda table: None)
+            assert is_kept(server) is True

@@ -135,10 +135,8 @@ class WalReader:
         self._type_texts.clear()
         self._readers.clear()
         self._stream = WalStream(self._endpoint)
-        if (
-            slot.failover not in (None, self._failover) and slot.reader is None
-        ):  # it would wait for another reader without end
-            self._stream.keep_at_standbys(self._options.name, self._failover)
+        if slot.failover not in (None, self._failover):
+            self._keep_at_standbys(self._stream)
         place = _on_timeline(place, self._stream)
         self._identity = f"{place.identity}/{place.timeline}"
         if self._end < place.lsn:
@@ -362,6 +360,13 @@ class WalReader:
         return LogIdle(mark)
 
     # --- the server -----------------------------------------------------------------------------------------------
+
+    def _keep_at_standbys(self, stream: WalStream) -> None:
+        """Change who keeps the slot, as the job file says. Where it cannot be, the log is read all the same, and the next
+        connection tries it again.
+        """
+        if why := stream.keep_at_standbys(self._options.name, self._failover):
+            log.get().warning("slot_not_changed", slot=self._options.name, failover=self._failover, why=why)
 
     def _require(self, connection: Connection, place: Place) -> Slot:
         """Return the slot. Raises LogLost where the slot does not give everything behind `place`."""

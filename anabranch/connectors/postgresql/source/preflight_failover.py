@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.connection import Connection, one, paramete
 from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.quoting import literal
 from anabranch.connectors.postgresql.source.connection import NAME
+from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.preflight_facts import Live, failed, ok, warning
 from anabranch.connectors.postgresql.source.slots import FAILOVER
 from anabranch.model.checks import CheckResult
@@ -43,9 +44,12 @@ def check_failover(live: Live) -> Iterator[CheckResult]:
         return
     here = (live.connection.info.host, live.connection.info.port)
     waited_for = _names(str(one(live.connection, f"SELECT current_setting('{WAITS_FOR}')")))
-    has_slot = bool(
-        one(live.connection, "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", [_slot(live)])
-    )
+    slot = read_slot(live.connection, _slot(live))
+    if slot is not None and not slot.failover:
+        why = f"standbys do not keep the slot {_slot(live)} yet: {LOADS}"
+        hint = "start the job again: capture changes the slot then; its log says slot_not_changed, and why, where it cannot"
+        yield warning(CHECK, why, hint)
+    has_slot = slot is not None and bool(slot.failover)
     for standby in order:
         if (standby.host, standby.port) != here:
             yield from _standby(live, standby, waited_for, has_slot)

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import pq
 
 from anabranch.connectors.postgresql.connection import Connection, opened
+from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.quoting import literal, quote
 from anabranch.connectors.postgresql.source.connection import NAME, refuse_unsettled
 from anabranch.connectors.postgresql.source.errors import translate, translated
@@ -29,7 +30,7 @@ _KEEPALIVE = struct.Struct(">xQqB")
 _STATUS = struct.Struct(">cQQQqB")
 _EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000
 _IN_USE, _UNKNOWN_OPTION = "55006", "22023"
-_NO_FILE = b"58P01"
+_NO_FILE, _CANCELED = b"58P01", "57014"
 _PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be gone; between two looks
 
 
@@ -77,15 +78,35 @@ class WalStream:
     def _asked(self, command: bytes, column: int) -> bytes:
         return _value(self._pg.exec_(command), column)
 
-    def keep_at_standbys(self, slot: str, failover: bool) -> None:
-        """Have standbys keep the slot, or not any more (17 and later). Raises SourceError.
+    def keep_at_standbys(self, slot: str, failover: bool) -> str:
+        """Have standbys keep the slot, or not any more (17 and later). Returns why it is not so, "" where it is.
 
+        The server waits for another reader of the slot without end, so that we give up. Raises SourceUnavailable.
         https://www.postgresql.org/docs/17/protocol-replication.html#PROTOCOL-REPLICATION-ALTER-REPLICATION-SLOT
         """
         command = f"ALTER_REPLICATION_SLOT {quote(slot)} (FAILOVER {str(failover).lower()})"
-        result = self._pg.exec_(command.encode())
-        if result.status != pq.ExecStatus.COMMAND_OK:
-            raise translate(psycopg.errors.error_from_result(result), "have standbys keep the slot")
+        with translated("have standbys keep the slot"):
+            self._pg.send_query(command.encode())
+            if not self._has_answered(_PATIENCE):
+                self._connection.cancel_safe(timeout=_PATIENCE)
+                if not self._has_answered(_PATIENCE):
+                    raise SourceUnavailable("the source does not end a command that it was told to end")
+            result = self._pg.get_result()
+            while self._pg.get_result() is not None:
+                pass
+        if result is None or result.status == pq.ExecStatus.COMMAND_OK:
+            return ""
+        error = psycopg.errors.error_from_result(result)
+        return "another process reads it" if error.sqlstate in (_IN_USE, _CANCELED) else describe(error)
+
+    def _has_answered(self, seconds: float) -> bool:
+        """Wait for the end of what was sent, up to so many seconds. Returns whether it has come."""
+        until = time.monotonic() + seconds
+        while self._pg.is_busy():
+            if not is_readable(self._pg.socket, until - time.monotonic()):
+                return False
+            self._pg.consume_input()
+        return True
 
     def begin(self, slot: str, after: int, options: Mapping[str, str], newer: Mapping[str, str]) -> bool:
         """Read the slot from `after` on, with these options of its plugin and with `newer`. False: without `newer`, which it
