@@ -39,7 +39,7 @@ def with_replica(family: str, directory: Path) -> Iterator[tuple[Server, Server]
     start = START[family]
     options = ("--log-slave-updates=ON",) if family == "mariadb" else ()
     with (
-        start(directory / f"first-{family}") as first,
+        start(directory / f"first-{family}", options=options) as first,
         start(directory / f"second-{family}", options=("--server-id=2", *options)) as second,
     ):
         for server in (first, second):

@@ -3,15 +3,27 @@ goes on there by itself, at the same place; where the standby lacks what the tra
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from anabranch.testing.databases import Database, create_database
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
-from rigs.promoted import a_primary, a_standby, administered, asked, await_replica, has_slot, promote, with_replica
+from rigs.promoted import (
+    EXECUTED,
+    a_primary,
+    a_standby,
+    administered,
+    asked,
+    await_replica,
+    has_slot,
+    promote,
+    with_replica,
+)
 from rigs.scenario import Running, Scenario, wait_until
+from rigs.scenario_mysql_target import job_at_mysql
 
 Make = Callable[..., Scenario]
 ITEM = "CREATE TABLE item (id int PRIMARY KEY, v int)"
@@ -153,3 +165,39 @@ def test_rule_18_a_target_that_lacks_the_last_epochs_gets_them_again(
     running.stop()
     made.assert_identical()
     assert sorted(str(v) for (v,) in made.target_rows("note")) == ["1", "2", "3", "3", "4"]
+
+
+@pytest.mark.long
+@pytest.mark.quick
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("family", ["mysql", "mariadb"])
+def test_rule_18_a_target_that_is_demoted_gets_nothing_more(
+    family: str, mariadb: Server, servers_directory: Path, tmp_path: Path
+) -> None:
+    """The switchover is planned: no session ends, and the job's user passes `read_only`."""
+    directory = servers_directory / unique_name("demoted")
+    directory.mkdir()
+    with with_replica(family, directory) as (first, second):
+        administered(second).execute("SET GLOBAL read_only = ON")
+        source = create_database(mariadb, "demoted")
+        source.execute(ITEM, "INSERT INTO item VALUES (1, 1)")
+        both = addresses(first, second)
+        with job_at_mysql(source, first, tmp_path, is_quick=True, target_addresses=both) as made:
+            running = made.start("run")
+            made.wait_streaming(running)
+            source.execute("INSERT INTO item VALUES (2, 2)")
+            made.sync(running)
+            administered(first).execute("SET GLOBAL read_only = ON")
+            await_replica(first, second)
+            promote(second)
+            administered(second).execute("SET GLOBAL read_only = OFF")
+            had = asked(first, EXECUTED[family])
+            source.execute("INSERT INTO item VALUES (3, 3)", "UPDATE item SET v = 20 WHERE id = 2")
+            former, made.target = made.target, Database(second, made.target.name)
+            made.sync(running)
+            made.assert_identical()
+            running.stop()
+            assert asked(first, EXECUTED[family]) == had
+            made.target = former
+        drop_database(source)
+    shutil.rmtree(directory)

@@ -133,9 +133,11 @@ def _pin(connection: Connection, pins: Mapping[str, Pin]) -> None:
 
 class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
     """Encrypts where the server offers it, without reading the machine's certificates: they verify nothing then, and take
-    longer than all the rest of a connection. `is_waiting`: for the answer to a statement."""
+    longer than all the rest of a connection. `is_waiting`: for the answer to a statement. `was_open`: whether the server could
+    be written when it was chosen among several, None where it is the only one."""
 
     is_waiting = False
+    was_open: bool | None = None
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:
         if log.is_detailed():

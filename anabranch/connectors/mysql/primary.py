@@ -1,4 +1,4 @@
-"""Several addresses in one URL: which of the servers a session is opened at.
+"""Several addresses in one URL: which of the servers a session is opened at, and whether that server still is the one.
 
 The first that can be written is taken. `read_only` alone does not tell a replica, since the fence of a cut-over leaves it on at
 a primary: where every address answers, none can be written, and just one follows no other server, it is that one.
@@ -24,11 +24,15 @@ _UNKNOWN_STATEMENT, _NOT_ALLOWED = 1064, 1227
 _FOLLOWS = ("SHOW ALL SLAVES STATUS", "SHOW REPLICA STATUS", "SHOW SLAVE STATUS")
 
 
-class _Closable(Protocol):
+class _Session(Protocol):
+    host: Any
+    port: Any
+    was_open: bool | None
+
     def _force_close(self) -> None: ...
 
 
-Some = TypeVar("Some", bound=_Closable)
+Some = TypeVar("Some", bound=_Session)
 
 
 def choose(endpoint: Endpoint, opened: Callable[[Endpoint], Some]) -> Some:
@@ -48,21 +52,36 @@ def choose(endpoint: Endpoint, opened: Callable[[Endpoint], Some]) -> Some:
                 passed.append(_passed(one, error))
                 continue
             if is_open:
-                return _taken(endpoint, left)
+                return _taken(endpoint, left, is_open)
             answers += 1
             passed.append(f"{one.place}: it is read-only{follows}")
             if follows:
                 left.pop()[1]._force_close()
         if answers == len(order) and len(left) == 1:
-            return _taken(endpoint, left)
+            return _taken(endpoint, left, is_open=False)
     finally:
         for _, session in left:
             session._force_close()
     raise pymysql.err.OperationalError(_NO_CONNECTION, NONE_FITS + "; ".join(passed))
 
 
-def _taken(endpoint: Endpoint, left: list[tuple[Endpoint, Some]]) -> Some:
+def stay(session: _Session) -> None:
+    """Close a session that was chosen among several servers if its server is not the one any more: a switchover that is planned
+    ends none, and a user who passes `read_only` would go on writing. Raises what the driver raises, as for a lost line."""
+    if session.was_open is None:
+        return
+    is_open, follows = _role(session)
+    if is_open:
+        session.was_open = True
+    elif session.was_open or follows:
+        session._force_close()
+        why = f"{session.host}:{session.port}: it is read-only{follows} now, and was the primary before"
+        raise pymysql.err.OperationalError(_NO_CONNECTION, why)
+
+
+def _taken(endpoint: Endpoint, left: list[tuple[Endpoint, Some]], is_open: bool) -> Some:
     one, session = left.pop()
+    session.was_open = is_open
     remember(endpoint, one)
     return session
 

@@ -37,6 +37,7 @@ class BinlogReader:
     def __init__(self, endpoint: Endpoint, options: LogOptions, own: MysqlSourceOptions = USUAL) -> None:
         self._endpoint, self._options = endpoint, options
         self._server_id = own.server_id or options.reader_id
+        self._has_several = len(endpoint.each) > 1
         self.decoder = "native" if compiled(options.decoding) else "python"
         self._left_out = left_out(options.leave_out)
         self._identity = ""
@@ -67,6 +68,7 @@ class BinlogReader:
             place = continued(connection, place_of(after.resume))
             switched_at = log_end(connection) if place.by_gtid else None  # what the set has is before it
             own = server_id(connection)
+            server = (connection.host, connection.port) if self._has_several else None
         finally:
             connection.close()
         self._identity = place.identity
@@ -76,6 +78,8 @@ class BinlogReader:
         origins = own, self._left_out
         self._assembler = Assembler(place, select, how.rules, skip_to, switched_at, how.decoding, *origins)
         self._dump = Dump(self._endpoint, self._server_id, place)
+        if server is not None:
+            self._refuse_other(server)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None
         self._still_at, self._still_since = "", self._heard
@@ -154,6 +158,8 @@ class BinlogReader:
         """
         assembler = self._assembler
         here, self._still_since = assembler.mark(), now
+        if self._has_several:
+            self._refuse_former()
         if here.resume != self._still_at or assembler.is_waiting or not assembler.is_between:
             self._still_at = here.resume
             return
@@ -162,6 +168,27 @@ class BinlogReader:
             place, end = self._asked(place)
         if end is not None and not place.by_gtid and not BinlogOrder().includes(here, str(end), None):
             self.start(self._last, self._select)
+
+    def _refuse_former(self) -> None:
+        """Raise SourceUnavailable where another of several servers is the primary now. The former one goes on sending
+        heartbeats, and without `log_slave_updates` nothing else. While none of them can be used, the log that is read stays."""
+        try:
+            connection = connect(self._endpoint)
+        except SourceUnavailable:
+            return
+        try:
+            self._refuse_other((connection.host, connection.port))
+        finally:
+            connection.close()
+
+    def _refuse_other(self, primary: tuple[str, int]) -> None:
+        assert self._dump is not None
+        if self._dump.server != primary:
+            self._dump.close()
+            host, port = primary
+            raise SourceUnavailable(
+                f"the primary is {host}:{port} now: the log of the former one is left", position=self._last.native
+            )
 
     def _asked(self, place: Place) -> tuple[Place, Place]:
         """Return `place` as the server would name it, and its log's end. Raises LogLost."""

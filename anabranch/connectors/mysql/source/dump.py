@@ -51,6 +51,11 @@ class Dump:
         self._socket = self._connection._sock
         self._socket.settimeout(0)
 
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host and port: among several addresses, those that were chosen."""
+        return self._connection.host, self._connection.port
+
     def receive(self, timeout: float) -> bytes | None:
         """Return the next bytes, None when there are none within `timeout` seconds."""
         with translated():

@@ -59,7 +59,7 @@ class MysqlChecks:
         """Run all checks. Raises SourceUnavailable, or SourceError when the server refuses us."""
         if self._connection is None or not self._connection.open:
             self._connection = connect(self._endpoint)
-        live = Live.of(self._connection, self._scheme, self._options, context)
+        live = Live.of(self._connection, self._scheme, self._options, context, self._endpoint)
         return [result for check in CHECKS for result in _asked(check, live)]
 
     def close(self) -> None:

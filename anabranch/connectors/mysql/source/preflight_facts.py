@@ -12,6 +12,7 @@ from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.snapshot import has_useful_gtids
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
 
 SHOWN = 8  # names in one message
@@ -28,14 +29,20 @@ class Live:
     version: tuple[int, int, int]
     variables: Mapping[str, str]
     context: PreflightContext
+    endpoint: Endpoint
 
     @classmethod
     def of(
-        cls, connection: pymysql.Connection, scheme: str, options: MysqlSourceOptions, context: PreflightContext
+        cls,
+        connection: pymysql.Connection,
+        scheme: str,
+        options: MysqlSourceOptions,
+        context: PreflightContext,
+        endpoint: Endpoint,
     ) -> Live:
         rows = ask(connection, "SHOW GLOBAL VARIABLES")
         values = {str(name).lower(): str(value) for name, value in rows}
-        return cls(connection, scheme, options, family(connection), version(connection), values, context)
+        return cls(connection, scheme, options, family(connection), version(connection), values, context, endpoint)
 
     @property
     def lock(self) -> str:

@@ -6,16 +6,18 @@ Every check reads only; what fails says what mends it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from types import MappingProxyType
 from typing import NamedTuple
 
-from anabranch.connectors.mysql.connection import account, ask
+from anabranch.connectors.mysql.connection import account, ask, connect, variables
 from anabranch.connectors.mysql.rights import Rights
 from anabranch.connectors.mysql.source import privileges
 from anabranch.connectors.mysql.source.log_end import log_status
 from anabranch.connectors.mysql.source.preflight_facts import Live, failed, ok, warning
 from anabranch.connectors.mysql.source.snapshot import breaks_order
 from anabranch.connectors.mysql.versions import knows
+from anabranch.errors import SourceUnavailable
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.markers import SCHEMA, jobs_among
 
@@ -221,8 +223,11 @@ def check_filters(live: Live) -> Iterator[CheckResult]:
 
 
 def check_replica(live: Live) -> Iterator[CheckResult]:
-    """Check for a replica that does not log what it applies (K33)."""
-    logged = live.variables.get("log_replica_updates", live.variables.get("log_slave_updates", "ON"))
+    """Check for a replica that does not log what it applies (K33): of several servers each is one, now or later."""
+    logged = _logs_replicated(live.variables)
+    if len(live.endpoint.each) > 1:
+        yield from _each_logs_replicated(live)
+        return
     if logged == "ON":
         yield ok("log_slave_updates", "what arrives by replication is logged")
         return
@@ -232,6 +237,27 @@ def check_replica(live: Live) -> Iterator[CheckResult]:
         yield failed("log_slave_updates", LOG_REPLICATED.message, LOG_REPLICATED.hint)
     else:
         yield ok("log_slave_updates", "the server is no replica")
+
+
+def _logs_replicated(values: Mapping[str, str]) -> str:
+    return values.get("log_replica_updates", values.get("log_slave_updates", "ON"))
+
+
+def _each_logs_replicated(live: Live) -> Iterator[CheckResult]:
+    for one in live.endpoint.each:
+        try:
+            with closing(connect(one)) as connection:
+                logged = _logs_replicated(variables(connection, "log_replica_updates", "log_slave_updates"))
+        except SourceUnavailable as error:
+            hint = "start it, or take it out of the URL; then look again"
+            yield warning("log_slave_updates", f"cannot be looked at: {error.message}", hint)
+            continue
+        if logged == "ON":
+            yield ok("log_slave_updates", f"{one.place} logs what arrives by replication")
+        else:
+            why = f"{one.place} does not log what it applies as a replica: who takes over would lack it in the log"
+            hint = f"set log_slave_updates = ON in the configuration of {one.place} and restart it"
+            yield failed("log_slave_updates", f"{why}, and it would be lost", hint)
 
 
 def check_xa(live: Live) -> Iterator[CheckResult]:

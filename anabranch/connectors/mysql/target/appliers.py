@@ -88,7 +88,7 @@ class MysqlApplier:
         connection = self._ready_stages().connection
         there = (then.epoch, then.position.sequence, then.position.native, then.commit_time)
         place = (*there, self._job, TARGET, now.owner, now.epoch, now.position.sequence)
-        parts = [bound(connection, MOVE, place), GUARD, "COMMIT"]
+        parts = [bound(connection, MOVE, place), GUARD, *connection.committing]
 
         def send() -> None:
             connection.together(parts)

@@ -81,7 +81,7 @@ def _packets(
                 yield packet
                 raise
             packet += [part for statement in parts for part in (statement, GUARD)]
-            packet.append("COMMIT")
+            packet += stages.connection.committing
             epoch, sequence = epoch + 1, at
         yield packet
         ended(stages, tables)

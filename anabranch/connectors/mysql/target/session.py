@@ -20,6 +20,7 @@ from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 
 from anabranch.connectors.mysql import connection as base
+from anabranch.connectors.mysql.primary import stay
 from anabranch.connectors.mysql.rights import log_right
 from anabranch.connectors.mysql.settings import PINNED, Pin
 from anabranch.connectors.mysql.target.errors import connecting
@@ -43,6 +44,8 @@ EXPLICIT = "SET SESSION explicit_defaults_for_timestamp = 1"
 # No right to it (MySQL 5.7 and 8.0), or it is fixed when the server starts (5.6, MariaDB before 10.8.4)
 NOT_SETTABLE = (1227, 1238)
 TOO_LONG = 1153  # https://dev.mysql.com/doc/refman/8.0/en/packet-too-large.html
+# EXP(1000) is no DOUBLE, which is an error everywhere
+STILL_OPEN = "SET @anabranch = IF(@@GLOBAL.read_only = 0, 1, EXP(1000))"
 _PLACES = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|%s", re.DOTALL)
 
 
@@ -85,6 +88,16 @@ class Connection(base.Connection):
                 most = f"the target's max_allowed_packet, {self.packet:,} bytes"
                 raise pymysql.err.OperationalError(TOO_LONG, f"a statement of {len(sql):,} bytes is longer than {most}")
         return super().query(sql, unbuffered)
+
+    def commit(self) -> None:
+        """Commit what is open, at a server that is still the one among several."""
+        stay(self)
+        super().commit()
+
+    @property
+    def committing(self) -> tuple[str, ...]:
+        """Return the statements that commit within `together`. The first fails where the server was demoted meanwhile."""
+        return (STILL_OPEN, "COMMIT") if self.was_open else ("COMMIT",)
 
     def load_local(self, sql: str, blocks: Iterable[bytes]) -> Loaded:
         """Carry out a LOAD DATA LOCAL INFILE of FED with these bytes as the file. Where taking them from `blocks` fails, the
@@ -222,6 +235,7 @@ def transaction(connection: Connection) -> Iterator[None]:
         with suppress(pymysql.err.Error):  # with the connection it is gone, too
             run(connection, "ROLLBACK")
         raise
+    stay(connection)
     run(connection, "COMMIT")
 
 

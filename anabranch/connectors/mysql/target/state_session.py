@@ -11,6 +11,7 @@ from typing import Any
 
 import pymysql
 
+from anabranch.connectors.mysql.primary import stay
 from anabranch.connectors.mysql.target import migrate
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, one, run
@@ -38,6 +39,7 @@ class StateSession:
             self._is_there = False  # it may be another server
         try:
             with translated(doing):
+                stay(self._open)
                 yield self._open
         except TargetBusy:
             raise

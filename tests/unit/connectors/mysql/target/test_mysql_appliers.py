@@ -35,6 +35,7 @@ class Server:
 
     open, explicit_timestamps, server_version = True, True, "8.0.40"
     is_mariadb = False
+    committing = ("COMMIT",)
 
     def __init__(self) -> None:
         self.spelled, self.sent, self.looked, self.fails = "varchar", list[str](), 0, False
