@@ -3,7 +3,7 @@
 The statements are those of `mysql/target`, which ends them with the job's comment (`model/markers.py`); of a foreign key that
 changes rows itself it writes that comment only where no transaction that is open has written to a table of the key. So what
 stands behind the statement in the log was done with the key, and what stands before it without it. The statement says all of a
-key, the catalogue what a default is.
+key; what a default is the catalogue says, if it does not show a later one by now.
 
 What does not live here: the words of other statements (`statements.py`), columns (`altered_columns.py`).
 """
@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anabranch.connectors.mysql.source.column_clauses import Unknown, parts
+from anabranch.connectors.mysql.source.column_clauses import Number, Unknown, constant_of, parts
+from anabranch.connectors.mysql.source.defaults import constant
 from anabranch.connectors.mysql.source.statement_tokens import Token
 from anabranch.model.column_changes import Altered, ColumnChange, Untold, with_those
+from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
 
@@ -25,6 +27,7 @@ DROPS_KEY = ["DROP", "FOREIGN", "KEY", None]
 SETS_DEFAULT = ["ALTER", None, "SET", "DEFAULT"]
 ACTIONS = {"CASCADE": Action.CASCADE, "SET": Action.SET_NULL, "NO": Action.RESTRICT, "RESTRICT": Action.RESTRICT}
 WORDS_OF = {"SET": 2, "NO": 2}  # SET NULL, NO ACTION
+WHOLE = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64)
 Read = Callable[[Sequence[Token]], TableId]
 
 
@@ -58,11 +61,38 @@ def _through(table: TableSchema, clause: Sequence[Token], now: TableSchema, tabl
         former, column = (_column(one, clause[1].text) for one in (table, now))
         if replace(with_those(column, former, frozenset({ColumnChange.DEFAULT})), comment=former.comment) != former:
             raise Unknown
-        given = with_those(
-            former, column, frozenset({ColumnChange.DEFAULT})
-        )  # the former one, if the catalogue is late
+        given = _given(former, column, clause[len(SETS_DEFAULT) :])
         return replace(table, columns=tuple(given if one is former else one for one in table.columns))
     raise Unknown
+
+
+def _given(former: Column, now: Column, text: Sequence[Token]) -> Column:
+    """Return a column with the default that a statement gives it: a constant that is certain by the statement. Else what the
+    catalogue shows, the former one perhaps; or the former one, if what is shown is certainly of a later statement, which tells
+    of it. Two expressions are not told apart."""
+    shown = with_those(former, now, frozenset({ColumnChange.DEFAULT}))
+    is_inside = text[0].kind == "mark" and text[0].text == "("
+    if shown.type is None or shown.type.kind not in (*WHOLE, Kind.TEXT) or (is_inside and now.default_is_expression):
+        return shown
+    try:
+        said = constant_of(text[1:-1] if is_inside else text)
+    except Unknown:  # an expression
+        return former if is_inside else shown
+    if not _is_exact(said, shown.type.kind):
+        return shown
+    given = former if said is None else constant(former, said)
+    given = replace(given, has_default=True, default=None if said is None else given.default)
+    given = replace(given, default_is_expression=False, default_term=None)
+    return former if is_inside and shown != given else given
+
+
+def _is_exact(said: str | None, kind: Kind) -> bool:
+    """Return whether the server keeps a constant as it is written."""
+    if said is None:
+        return True
+    if isinstance(said, Number):
+        return kind in WHOLE and "." not in said
+    return kind is Kind.TEXT and "\\" not in said and not said.endswith(" ")
 
 
 def _begins(clause: Sequence[Token], words: Sequence[str | None]) -> bool:

@@ -143,6 +143,14 @@ def _new_default(rest: Sequence[Token]) -> str | None:
     return default
 
 
+def constant_of(tokens: Sequence[Token]) -> str | None:
+    """Read a constant, None for NULL, and nothing behind it."""
+    constant, left = _default(tokens)
+    if left:
+        raise Unknown
+    return constant
+
+
 def _added(rest: Sequence[Token]) -> Iterator[Said]:
     if rest and rest[0].text == "(" and rest[0].kind == "mark":
         for part in parts(rest[1:-1], rest[0].depth + 1):
