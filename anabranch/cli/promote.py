@@ -77,13 +77,9 @@ def _what(tried: str, version: int | None) -> dict[str, Any]:
 
 
 def _pairs(option: str, form: str, given: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given:
-        name, sign, value = one.partition("=")
-        if not (name and sign and value) or name in found:
-            raise ConfigError(f"{option} {name}: told twice, or not in full", hint=f"{option} {form}, once for each")
-        found[name] = value
-    return found
+    from anabranch.config.promoted_text import pairs
+
+    return pairs(given, option, f"{option} {form}, once for each")
 
 
 def _asked(into: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from anabranch.config.lines import statements
@@ -21,7 +21,22 @@ _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'|#[^\n]*", re.DOTALL
 )
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")  # of an end or a variable; a URL, which may have a password, is none
 _HINT = "write name and url as plain keys of their own, or copy the file by hand"
+
+
+def pairs(given: Iterable[str], what: str, hint: str) -> dict[str, str]:
+    """Return texts NAME=VALUE by their names. `what`: they are called in messages, which never repeat what could be a URL.
+    Raises ConfigError."""
+    found: dict[str, str] = {}
+    for number, one in enumerate(given, 1):
+        name, sign, value = (part.strip() for part in one.partition("="))
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{what} number {number}: no name stands in front of =, or not in full", hint=hint)
+        if not (sign and value) or name in found:
+            raise ConfigError(f"{what} {name}: told twice, or not in full", hint=hint)
+        found[name] = value
+    return found
 
 
 def merged(text: str, came: str, secrets: Mapping[str, str], sections: Collection[str] = SECTIONS) -> str:
@@ -38,8 +53,9 @@ def copied(text: str, name: str, ends: Mapping[str, str], secrets: Mapping[str, 
     urls = _urls(data)
     if urls.keys() != ends.keys():
         missing, unknown = sorted(urls.keys() - ends.keys()), sorted(ends.keys() - urls.keys())
+        called = next((repr(end) for end in unknown if _NAME.fullmatch(end)), "called like one of those given")
         raise ConfigError(
-            f"the ends of the new job are not told: {', '.join(missing)}" if missing else f"no end is {unknown[0]!r}",
+            f"the ends of the new job are not told: {', '.join(missing)}" if missing else f"no end is {called}",
             hint=f"give a URL for each of {', '.join(urls)}",
         )
     if same := sorted(end for end, url in urls.items() if end != "source" and ends[end] == url):

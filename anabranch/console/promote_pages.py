@@ -12,6 +12,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.api.asking import TheManager
+from anabranch.config.promoted_text import pairs
 from anabranch.console.logged_in import Acts, Visits
 from anabranch.console.showing import PageRoute, page
 from anabranch.errors import ConfigError, NotAllowed, OutOfDate
@@ -63,13 +64,7 @@ def promoted(
 
 def _pairs(text: str) -> dict[str, str]:
     """Return what stands in lines NAME=VALUE. Raises ConfigError."""
-    found: dict[str, str] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        name, sign, value = (one.strip() for one in line.partition("="))
-        if not (name and sign and value) or name in found:
-            raise ConfigError(f"the line of {name!r} is told twice, or not in full", hint="one line each: NAME=VALUE")
-        found[name] = value
-    return found
+    return pairs(filter(None, map(str.strip, text.splitlines())), "line", "one line each: NAME=VALUE")
 
 
 def _mark(into: str, shown: Promotion) -> str:

@@ -93,6 +93,12 @@ def test_what_cannot_be_promoted_is_refused_and_nothing_is_kept(
     assert [job.name for job in manager.jobs.all()] == ["shop-test"]
 
 
+def test_the_name_of_an_end_that_is_a_url_is_not_said(client: TestClient, manager: Manager) -> None:
+    ends = {**ENDS, "postgresql://app:geheim@db/shop?a": "b"}
+    code, found = ask(client, bearer(manager, Role.ADMINISTRATOR), job="shop-test", ends=ends)
+    assert code == 422 and "no end" in found["detail"] and "geheim" not in f"{found}"
+
+
 def test_ends_of_a_job_that_is_there_are_not_replaced(client: TestClient, manager: Manager) -> None:
     manager.add(ADMIN, text())
     code, found = ask(client, bearer(manager, Role.ADMINISTRATOR), job="shop-test", ends=ENDS)

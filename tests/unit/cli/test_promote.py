@@ -75,6 +75,23 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert [(job.name, job.version) for job in manager.jobs.all()] == [("shop", 1), ("tried", 1)]
 
 
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        "postgresql://app:geheim@db/shop",
+        "postgresql://app:geheim@db/shop?ssl_mode=required",
+        "=postgresql://app:geheim@db/shop",
+    ],
+)
+def test_a_password_that_is_given_wrongly_is_not_said_and_not_sent(
+    at: tuple[str, ...], capfd: pytest.CaptureFixture[str], forgotten: str
+) -> None:
+    words = [*at, "tried", "--to", "live", *ENDS[:2], "--end", forgotten]
+    assert shell.exit_code(words) == 2
+    told = "".join(capfd.readouterr())
+    assert "--end number 2" in told and "geheim" not in told
+
+
 def test_without_a_manager_it_says_that_it_needs_one(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

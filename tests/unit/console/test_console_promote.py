@@ -63,6 +63,17 @@ def test_what_cannot_be_is_said_beside_the_form(browser: Browser, csrf: str, fie
     assert said in page and f'value="{fields["into"]}"' in page
 
 
+@pytest.mark.parametrize(
+    "forgotten", ["postgresql://app:geheim@db/shop", "postgresql://app:geheim@db/shop?ssl_mode=required"]
+)
+def test_a_password_in_a_line_without_its_end_is_not_in_the_message(
+    browser: Browser, csrf: str, forgotten: str
+) -> None:
+    page = browser.send("/jobs/tried/promote", 422, csrf=csrf, into="live", ends=f"source=x\n{forgotten}", act="look")
+    said = re.sub("(?s)<textarea.*?</textarea>", "", page)  # what was typed stays in its field
+    assert "line number 2" in said and "geheim" not in said
+
+
 def test_it_is_for_administrators_of_both(browser: Browser, manager: Manager, csrf: str) -> None:
     csrf = browser.log_in(Role.ADMINISTRATOR, ("tried",))
     browser.send("/jobs/tried/promote", 403, csrf=csrf, into="shop")
