@@ -6,6 +6,7 @@ What does not live here: what the files beside a trail say (`job/hop_status.py`)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from anabranch.manager.jobs import Jobs
 from anabranch.manager.measures import Measure, TargetMeasure
 from anabranch.state.store import StateStore
 
+FRESH_S = 10.0  # a running pump notes how far it is every second, but while it connects
 WAITS = "waiting: "  # what a pump's state begins with that cannot go on
 
 
@@ -48,14 +50,22 @@ class HopView:
     def now(self) -> HopSeen:
         """Return what is known of it. Raises AnabranchError, OSError where its trail cannot be read."""
         status, snapshot = hop_status(self._kind, self._file, self._home, self._env), self._state.snapshot()
-        lag = status.get("lag") if status["running"] else None
-        condition = condition_of(snapshot, lag == 0, needs=())
         said = status.get("hop") or {}
+        lag = _lag_now(status.get("lag"), said.get("at")) if status["running"] else None
+        condition = condition_of(snapshot, lag == 0, needs=())
         if condition.state == "streaming" and str(said.get("state", "")).startswith(WAITS):
             condition = condition._replace(
                 state="waiting", sub_state="target", detail=str(said["state"]).removeprefix(WAITS)
             )
         return HopSeen(status, condition, lag, snapshot["last_error"])
+
+
+def _lag_now(lag: float | None, at: float | None) -> float | None:
+    """Return the delay by what was noted a while ago: what waited then waits still; nobody knows where nothing did."""
+    age = max(0.0, time.time() - (at or 0.0))
+    if lag is None or age <= FRESH_S:
+        return lag
+    return lag + age if lag else None
 
 
 class HopMeasures:

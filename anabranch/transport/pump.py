@@ -121,6 +121,7 @@ class Pump:
         self._connect, self._limiter, self._compress = connect, limiter or Limiter(), compress
         self._longest, self._give_up = longest_pause, give_up
         self.state = HopState(name, to or trail, pid=os.getpid())
+        self.lag, self.held = Lag(), Held()  # kept over sessions: what waits goes on to wait while the next hop is away
         self._noted = 0.0
 
     def run(self, stop: Callable[[], bool], *, until_caught_up: bool = False) -> None:
@@ -142,12 +143,12 @@ class Pump:
                         break
                     if session.was_welcome:
                         pause, since = FIRST_PAUSE, time.monotonic()
-                    self._lost(error, since)
+                    self._lost(error, since, outgoing)
                 except AnabranchError as error:
                     self.state.state, self.state.error = "stopped", error.message
                     self.note()
                     raise
-                self._sleep(pause, stop)
+                self._sleep(pause, stop, outgoing)
                 pause = min(self._longest, pause * 2)
         self.state.state = "stopped"
         self.note()
@@ -155,8 +156,14 @@ class Pump:
     def is_note_due(self) -> bool:
         return time.monotonic() - self._noted > NOTE
 
+    def see(self, sequence: int) -> None:
+        """Take in that the trail is published up to there."""
+        self.state.published = sequence
+        self.lag.see(sequence)
+
     def note(self) -> None:
         """Note how far it is."""
+        self.state.lag = self.lag.seconds()
         self._noted, self.state.at = time.monotonic(), time.time()
         self.state.save(self.directory)
 
@@ -167,20 +174,31 @@ class Pump:
         if reader_name(self.name) not in retention.readers(self.directory):
             retention.register_copy(self.directory, reader_name(self.name), outgoing.first() - 1)
             reach("pump.registered")
+        self.lag.acknowledge(retention.readers(self.directory)[reader_name(self.name)].sequence)
 
-    def _lost(self, error: Exception, since: float) -> None:
+    def _lost(self, error: Exception, since: float, outgoing: Outgoing) -> None:
         log.get().warning("hop_lost", trail=self.trail, reason=str(error))
         self.state.state, self.state.error = f"waiting: {error}", str(error)
-        self.note()
+        self._note_waiting(outgoing)
         if self._give_up is not None and time.monotonic() - since > self._give_up:
             if isinstance(error, SourceUnavailable):
                 raise error
             raise TargetUnavailable(str(error), hint="check the next hop and the way to it") from error
 
-    def _sleep(self, seconds: float, stop: Callable[[], bool]) -> None:
+    def _sleep(self, seconds: float, stop: Callable[[], bool], outgoing: Outgoing) -> None:
+        """Wait, and note meanwhile how much waits with us."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not stop():
+            if self.is_note_due():
+                self._note_waiting(outgoing)
             time.sleep(min(left, 0.1))
+
+    def _note_waiting(self, outgoing: Outgoing) -> None:
+        """Note how much of the trail waits while the next hop is away."""
+        with suppress(AnabranchError, OSError):  # the next session meets it, and says it
+            self.see(outgoing.record().sequence)
+            self.state.left = outgoing.bytes_left(self.held)
+        self.note()
 
 
 def _held(message: Message) -> Held:
@@ -205,7 +223,6 @@ class _Session:
         self._link: Link
         self._syncs = self._acked = 0
         self._unsynced = 0
-        self._lag = Lag()
         self._pinged, self._pings, self._asked = 0.0, 0, dict[int, float]()
         self._looked, self._offered = -math.inf, dict[str, LoadFile]()
         self._torn = set[str]()  # folders of which something is not as it was offered
@@ -214,7 +231,6 @@ class _Session:
         self._offers: deque[list[LoadFile]] = deque()
         self._wanted: deque[LoadFile] = deque()
         self._said: Identity | None = None
-        self._held = Held()
 
     def run(self) -> bool:
         """Send until the connection ends. Returns whether all was sent that was asked for, or `stop` was. Raises LinkLost,
@@ -228,7 +244,7 @@ class _Session:
                 record = self._outgoing.record()
                 if record.version != version:
                     version, quiet = record.version, time.monotonic()
-                    self._see(record.sequence)
+                    self._pump.see(record.sequence)
                     self._tell_identity()
                     if not all(map(self._send, self._outgoing.pieces())):
                         break
@@ -268,7 +284,8 @@ class _Session:
         go_on_behind(pump.directory, pump.name, self._outgoing, held)
         self.was_welcome = True
         self._state.state, self._state.error = "sending", ""
-        self._state.acknowledged, self._held = held.sequence, held
+        self._state.acknowledged, self._pump.held = held.sequence, held
+        self._pump.lag.acknowledge(held.sequence)
         log.get().info("hop_begun", trail=pump.trail, to=self._link.peer, sequence=held.sequence)
         reach("pump.welcome")
 
@@ -416,8 +433,7 @@ class _Session:
             self._hear(message)
         self._link.refuse_silence()
         if self._pump.is_note_due():
-            self._state.lag = self._lag.seconds()
-            self._state.left = self._outgoing.bytes_left(self._held)
+            self._state.left = self._outgoing.bytes_left(self._pump.held)
             self._pump.note()
 
     def _messages(self, seconds: float) -> Iterator[Message]:
@@ -461,8 +477,8 @@ class _Session:
         self._state.acknowledged, self._state.state = held.sequence, "sending"
         behind = head.get("behind")
         self._state.behind = [one for one in behind if isinstance(one, dict)] if isinstance(behind, list) else []
-        self._lag.acknowledge(held.sequence)
-        self._held = held
+        self._pump.lag.acknowledge(held.sequence)
+        self._pump.held = held
 
     def _want(self, places: object) -> None:
         if not self._offers or not isinstance(places, list):
@@ -486,10 +502,6 @@ class _Session:
             legs.append((str(one[0])[:100], max(0.0, whole - one[1])))
             whole = float(one[1])
         self._state.legs = legs
-
-    def _see(self, sequence: int) -> None:
-        self._state.published = sequence
-        self._lag.see(sequence)
 
     def _is_done(self, sequence: int) -> bool:
         """Return whether all is there, also of the files: what was written since the last look at them is offered now."""

@@ -28,7 +28,6 @@ from anabranch.trail.storage import LocalStorage
 from anabranch.transport import pieces, store_facts
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.batch import SIZE, Batch
-from anabranch.transport.lag import Lag
 from anabranch.transport.link import Link, LinkLost
 from anabranch.transport.pieces import Head, PieceRead
 from anabranch.transport.pump import (
@@ -113,7 +112,7 @@ class _StoreSession:
         self._pump, self._outgoing, self._stop, self._until = pump, outgoing, stop, until_caught_up
         self.was_welcome = False
         self._writer = uuid4().hex
-        self._state, self._lag = pump.state, Lag()
+        self._state = pump.state
         self._note = PutNote(pump.directory, pump.name)
         self._put_before, self._is_said = self._note.load(), True
         self._store: ObjectStore
@@ -164,6 +163,8 @@ class _StoreSession:
         self._retention = Retention(self._store, self._put_before, self._pump.keep, self._claims)
         self._note_loads(list(self._put_before.known_files.values()))  # a kill may have come in between
         self._state.state, self._state.acknowledged = "sending", held.sequence
+        self._pump.held = held
+        self._pump.lag.acknowledge(held.sequence)
         log.get().info("hop_begun", trail=self._pump.trail, to=self._store.path(), piece=self._number)
         reach("store.begun")
 
@@ -231,8 +232,7 @@ class _StoreSession:
             record = self._outgoing.record()
             if record.version != version:
                 version, quiet = record.version, time.monotonic()
-                self._lag.see(record.sequence)
-                self._state.published = record.sequence
+                self._pump.see(record.sequence)
                 self._take_pieces()
             self._take_files()
             if self._batch and (self._until or self._batch.age >= self._pump.interval):
@@ -350,7 +350,8 @@ class _StoreSession:
         state = self._state
         state.state, state.error, state.acknowledged = "sending", "", head.held.sequence
         state.bytes_sent += len(data)
-        self._lag.acknowledge(head.held.sequence)
+        self._pump.held = head.held
+        self._pump.lag.acknowledge(head.held.sequence)
         self._is_said = False
 
     def _note_loads(self, files: list[LoadFile]) -> None:
@@ -384,7 +385,7 @@ class _StoreSession:
             self._begun = self._retention.remove(self._begun, self._number, self._stop)
             self._note.save(self._put_before)
         state = self._state
-        state.lag, state.left = self._lag.seconds(), self._outgoing.bytes_left(self._batch.held)
+        state.left = self._outgoing.bytes_left(self._batch.held)
         state.behind = self._retention.readers_shown(state.published)
         state.store |= self._retention.shown(self._begun, self._number)
         self._pump.note()

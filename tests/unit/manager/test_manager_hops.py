@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from anabranch.errors import ConfigError, NotAllowed
 from anabranch.job.hop_process import HOME
 from anabranch.manager import Manager, supervising
 from anabranch.manager.callers import Caller, Role
+from anabranch.manager.hop_view import _lag_now
 from anabranch.manager.processes import JobProcess
 from anabranch.manager.reach import reach_of
 from anabranch.trail.writer import TrailWriter
@@ -238,3 +240,10 @@ def test_kill_9_of_a_manager_that_is_served_doubles_no_hop(
             if one is not None:
                 one.close()
     assert rows(tmp_path / "in" / "shop") == samples.expected_rows(1, 20, with_large=True)
+
+
+def test_a_delay_that_was_noted_a_while_ago_has_grown_since_and_none_is_known_where_none_was() -> None:
+    now = time.time()
+    assert _lag_now(0.0, now) == 0.0 and _lag_now(2.0, now) == 2.0
+    assert (_lag_now(2.0, now - 3600.0) or 0.0) >= 3600.0
+    assert _lag_now(0.0, now - 3600.0) is None and _lag_now(None, now) is None

@@ -291,3 +291,40 @@ def test_a_cut_in_a_trail_that_begins_inside_a_large_transaction_is_gone_on_from
                 break
     way.pump(way.receiver().port).run(never, until_caught_up=True)
     assert rows(tmp_path / "receiver" / "shop") == rows(tmp_path / "a")
+
+
+def test_what_waits_while_the_next_hop_is_away_is_noted_with_its_growing_age(way, writer, tmp_path, running):
+    receiver = way.receiver()
+    pump = way.pump(receiver.port)
+    running(pump)
+    write(writer, 10)
+    wait_for(lambda: pump.state.acknowledged == 10)
+    receiver.end()
+    wait_for(lambda: pump.state.state.startswith("waiting"))
+    write(writer, 10)
+
+    def noted() -> dict[str, Any]:
+        return hop_state.states(tmp_path / "a")[0]
+
+    wait_for(lambda: noted()["lag"] > 0)
+    first = noted()
+    assert (first["published"], first["acknowledged"]) == (20, 10) and first["left"] > 0
+    wait_for(lambda: noted()["lag"] > first["lag"])  # through more than one session
+    way.receiver(port=receiver.port)
+    wait_for(lambda: pump.state.acknowledged == 20)
+    wait_for(lambda: noted()["lag"] == 0)
+
+
+def test_a_pump_that_begins_while_the_next_hop_is_away_notes_what_waits_and_nothing_else(
+    way, writer, tmp_path, running
+):
+    receiver = way.receiver()
+    write(writer, 10)
+    way.pump(receiver.port).run(never, until_caught_up=True)
+    receiver.end()
+    pump = way.pump(receiver.port)
+    running(pump)
+    wait_for(lambda: pump.state.published == 10)
+    assert pump.lag.seconds() == 0
+    write(writer, 1)
+    wait_for(lambda: hop_state.states(tmp_path / "a")[0]["lag"] > 0)
