@@ -224,7 +224,7 @@ class Jobs:
     def refresh_file(self, name: str) -> None:
         """Write the file of a job where another manager has left a former version, or none."""
         try:
-            is_present = self.file(name).read_text(encoding="utf-8") == self.version(name).text
+            is_present = self.file(name).read_bytes() == self.version(name).text.encode()
         except FileNotFoundError:
             is_present = False
         if not is_present:

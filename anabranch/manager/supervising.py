@@ -23,6 +23,7 @@ from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
 TICK_S = 0.5
 LOOK_S = 2.0  # between two looks for a process that somebody else has started
+PUT_BACK_S = 30.0  # more until a file is put back again, where that failed
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 CALM_S = 600.0  # a job that ran for so long begins its pauses anew
 STOP_S = 90.0  # `run` gives its parts 60; then it is killed, which costs nothing but work
@@ -131,8 +132,9 @@ class Supervision:
                 if not self.may_act():
                     return
                 watched = self._watched.setdefault(name, Watched())
-                if watched.problem and time.monotonic() < watched.not_before:
-                    continue
+                is_put_off = watched.problem and time.monotonic() < watched.not_before
+                if is_put_off and watched.process is None and name not in stops:
+                    continue  # it is only not started: a stop is always heard
                 try:
                     self._one(name, watched, is_wanted, stops.get(name))
                     watched.problem = ""
@@ -221,7 +223,16 @@ class Supervision:
             self._start(name, watched)
         if self.is_shared and time.monotonic() >= watched.file_at:
             watched.file_at = time.monotonic() + LOOK_S
-            self.jobs.put_back(name)  # behind all else: without room for it a job still stops
+            self._put_back(name, watched)
+
+    def _put_back(self, name: str, watched: Watched) -> None:
+        """Put the file of a job back where somebody has replaced it. Without room for it, say, that is tried again later, and
+        the job is seen to meanwhile as ever."""
+        try:
+            self.jobs.put_back(name)
+        except (StateError, OSError) as error:
+            log.get(job=name).error("job_file_not_put_back", error=str(error))
+            watched.file_at += PUT_BACK_S
 
     def _gone(self, name: str, watched: Watched) -> None:
         """Forget a job that is there no more; a process that was started just as it was removed is stopped before."""
@@ -231,6 +242,8 @@ class Supervision:
             self._stop(watched)
 
     def _put_off(self, name: str, watched: Watched, problem: str) -> None:
+        if problem == watched.problem and time.monotonic() < watched.not_before:
+            return  # said already; it was looked at for its stop
         log.get(job=name).error("supervision_failed", error=problem, again_in=watched.pause)
         watched.problem, watched.not_before = problem, time.monotonic() + watched.pause
         watched.pause = min(watched.pause * 2, LONGEST_PAUSE_S)
@@ -241,9 +254,10 @@ class Supervision:
         watched.elsewhere = elsewhere(self.home / name) if self.is_shared else ""
         if found is None or found == watched.noted:
             return
-        process, watched.noted = JobProcess.found(self.home / name), found
+        process = JobProcess.found(self.home / name)
         if process is not None:
             self._take_over(name, watched, process)
+        watched.noted = found  # behind: what could not be taken over is looked at again
 
     def _take_over(self, name: str, watched: Watched, process: JobProcess) -> None:
         watched.process, watched.failed, watched.kind = process, None, self.jobs.kind(name)

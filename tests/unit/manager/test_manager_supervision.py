@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, StateError
 from anabranch.manager import Manager, monitoring, operations, processes, supervising
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.store import Values
@@ -258,3 +258,59 @@ def test_a_file_that_somebody_else_has_replaced_is_put_back_at_the_next_look(
         spoil()
         manager.supervision.look()
         assert file.read_text() == text()
+
+
+def test_a_job_stops_though_its_file_cannot_be_put_back(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(supervising, "LOOK_S", 0.0)
+    manager.start(ADMIN, "shop")
+    manager.supervision.look()
+    wait_for(lambda: noted(manager))
+    manager.supervision.is_shared = True
+    manager.supervision._watched["shop"].pause = 3600.0
+    manager.jobs.file("shop").unlink()
+    manager.jobs.file("shop").mkdir()  # no file gets this name
+    manager.supervision.look()
+    assert manager.supervision.state("shop").state == "running"
+    manager.stop(ADMIN, "shop")
+    wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").state == "stopped")
+    assert not noted(manager)
+
+
+def test_a_job_that_is_put_off_hears_its_stop(manager: Manager) -> None:
+    manager.start(ADMIN, "shop")
+    manager.supervision.look()
+    wait_for(lambda: noted(manager))
+    watched = manager.supervision._watched["shop"]
+    watched.problem, watched.not_before = "something is in the way", time.monotonic() + 3600.0
+    manager.stop(ADMIN, "shop")
+    wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").state == "stopped")
+    assert not noted(manager)
+
+
+def test_a_file_that_is_no_text_is_replaced_and_ends_no_supervision(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "LOOK_S", 0.0)
+    manager.jobs.file("shop").write_bytes(b"\xff\xfe")
+    manager.start(ADMIN, "shop")
+    manager.supervision.look()
+    assert manager.jobs.file("shop").read_text() == text()
+    wait_for(lambda: noted(manager))
+
+
+def test_a_process_that_could_not_be_taken_over_is_taken_over_at_a_later_look(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "LOOK_S", 0.0)
+    by_hand = processes.JobProcess.started(Path("shop.toml"), manager.home / "shop", os.environ)
+    wait_for(lambda: noted(manager))
+
+    def fails(_: str) -> Any:
+        raise StateError("the store does not answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(manager.jobs, "kind", fails)
+        manager.supervision.look()
+        assert manager.supervision.state("shop").pid is None
+    wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").pid == by_hand.pid)
