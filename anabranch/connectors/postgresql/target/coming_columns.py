@@ -29,8 +29,12 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbi
  WHERE a.attrelid = to_regclass({table}) AND a.attnum > 0 AND NOT a.attisdropped
 """
 # A constant as pg_get_expr prints it: no function of anybody's is called to find out its value.
+# It prints a backslash as it is, without an E, as long as standard_conforming_strings is on.
+_TYPE = r'(?:"(?:[^"]|"")*"|[\w .:\[\]])+'
 _CONSTANT = re.compile(
-    r"\(?(?:E?'(?:[^'\\]|'')*'|-?\d+(?:\.\d+)?|true|false)\)?(?:::[^'();]+(?:\([\d, ]+\))?[^'();]*)?"
+    r"\(?(?:'(?:[^']|'')*'|E'(?:[^'\\]|''|\\.)*'|-?\d+(?:\.\d+)?|true|false)\)?"
+    rf"(?:::{_TYPE}(?:\([\d, ]+\)(?:{_TYPE})?)?)?",
+    re.DOTALL,
 )
 
 
