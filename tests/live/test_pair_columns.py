@@ -197,6 +197,48 @@ def test_a_column_that_stands_otherwise_stops_the_job(pair: Pair) -> None:
     assert rows(out.target)[1][2] == 7
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_a_column_that_was_made_before_a_kill_is_known_again(pair: Pair, number: int) -> None:
+    """The target prints its default otherwise than it was written."""
+    out, back = pair
+    defaults = PRINTED["postgresql" if out.source.is_postgresql else "mariadb"]
+    if number >= len(defaults):
+        pytest.skip("no such default")
+    out.source.database.execute(f"ALTER TABLE t ADD COLUMN c {defaults[number]}")
+    update(out, 1, 10, "with it")
+    carry(out, "apply.altering", "apply.altered.apart", "apply.altered")
+    assert not parked(out)
+    assert rows(out.target, "id, v")[1] == ("with it",)
+    if out.source.is_postgresql and out.target.is_postgresql:
+        settle(out, back)
+        assert rows(out.source) == rows(back.source)
+
+
+PRINTED = {
+    "postgresql": (
+        r"varchar(20) DEFAULT 'C:\tmp'",
+        r"bytea DEFAULT '\x41'",
+        r"varchar(20) DEFAULT E'it''s\n\\'",
+        "int[] DEFAULT '{1}'",
+    ),
+    "mariadb": (
+        "varbinary(9) DEFAULT 'A'",
+        "json DEFAULT '{}'",
+        "float DEFAULT 123.4567",
+        "varchar(20) DEFAULT 'it''s'",
+    ),
+}
+
+
+def test_texts_that_are_the_same_number_are_two_defaults(pair: Pair) -> None:
+    out, back = pair
+    back.source.database.execute("ALTER TABLE t ADD COLUMN c varchar(9) DEFAULT '1.50'")
+    out.source.database.execute("ALTER TABLE t ADD COLUMN c varchar(9) DEFAULT '1.5'")
+    update(out, 1, 10, "with it")
+    with pytest.raises(StoppedByChange, match=r"c has the default .*1\.50.* there, and would have .*1\.5"):
+        carry(out)
+
+
 def test_rule_23_columns_come_while_users_write_at_both_sites(pair: Pair) -> None:
     """Writers at both sites go on while columns come, one after the other, and while apply is killed. Each writes so often
     for each column: a conflict takes apply longer than it takes them."""

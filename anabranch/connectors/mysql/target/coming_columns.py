@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.connectors.mysql.target.altered_columns import made_column
+from anabranch.connectors.mysql.target.clauses import as_written
 from anabranch.connectors.mysql.target.conditions import holds
 from anabranch.connectors.mysql.target.conflicts import stripped
+from anabranch.connectors.mysql.target.defaults import BYTES, CLOCKS, NUMBERS
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.fits import takes
 from anabranch.connectors.mysql.target.held_rows import HeldRows
@@ -21,13 +23,16 @@ from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import Connection, ask, run, table_name
 from anabranch.connectors.mysql.target.staging import StagingTables
 from anabranch.connectors.mysql.target.structures import ExistingColumn, read_table
-from anabranch.connectors.mysql.target.words import literal
+from anabranch.connectors.mysql.target.words import bare, literal
 from anabranch.contracts import ValueRules
 from anabranch.rows.altered import AlteredTable, ColumnAdded
 from anabranch.rows.net import TargetTable
 
-# A constant as MariaDB prints it, and any server the default of a BIT.
-_CONSTANT = re.compile(r"b?'(?:[^'\\]|''|\\.)*'|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE | re.DOTALL)
+# A constant as a server prints it: text, perhaps behind its character set, bits, bytes, a number; `+ 0` is that of our FLOATs.
+_CONSTANT = re.compile(
+    r"(?:b|x|_utf8mb[34])?'(?:[^'\\]|''|\\.)*'|0x[0-9a-f]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?: \+ 0)?",
+    re.IGNORECASE | re.DOTALL,
+)
 _ZEROS = re.compile(r"(\.\d*?)0+$")  # 1.50 is 1.5, and a second is the same with more digits behind it
 
 
@@ -79,7 +84,7 @@ def _unlike(connection: Connection, column: ExistingColumn, native: str, default
         return f"{column.name} is computed there"
     if not takes(column.type, native):
         return f"{column.name} is {column.type} there, and would be {native}"
-    if not _is_equal(connection, _printed(column, release), default):
+    if not _is_equal(connection, bare(column.type), _printed(column, release), default):
         return f"{column.name} has the default {column.default} there, and would have {default or 'none'}"
     return ""
 
@@ -89,19 +94,29 @@ def _printed(column: ExistingColumn, release: Release) -> str | None:
     text = column.default
     if text is None or (release.family == "mariadb" and text.upper() == "NULL"):
         return None
-    is_printed = release.family == "mariadb" or "default_generated" in column.extra or text.startswith("b'")
-    return text if is_printed else literal(text)
+    if release.family == "mariadb":
+        return text
+    if "default_generated" in column.extra:
+        return as_written(text)
+    is_bits = text.startswith("b'") and bare(column.type) == "bit"
+    # MySQL 8 shows bytes so, older ones as they are.
+    is_bytes = text.startswith("0x") and bare(column.type) in BYTES and release.has("expression defaults")
+    return text if is_bits or is_bytes else literal(text)
 
 
-def _is_equal(connection: Connection, one: str | None, other: str | None) -> bool:
-    """Return whether two defaults are the same constant. One that is computed is like none: rows that are there, and rows that
-    come, would have other values in it."""
+def _is_equal(connection: Connection, kind: str, one: str | None, other: str | None) -> bool:
+    """Return whether two defaults are the same constant of a column of this kind. One that is computed is like none: rows that
+    are there, and rows that come, would have other values in it."""
     if one is None or other is None:
         return one is other
     if not all(_CONSTANT.fullmatch(text.strip("()")) for text in (one, other)):
         return False
-    here, there = ask(connection, f"SELECT CAST({one} AS CHAR), CAST({other} AS CHAR)")[0]
-    return here == there or (_is_number(here) and _plain(here) == _plain(there))
+    form = "HEX({})" if kind in BYTES else "CAST({} AS CHAR)"
+    here, there = ask(connection, f"SELECT {form.format(one)}, {form.format(other)}")[0]
+    if here is None or there is None:
+        return False  # a text that this server cannot read
+    has_zeros = kind in (*NUMBERS, *CLOCKS) and _is_number(here)
+    return bool(here == there or (has_zeros and _plain(here) == _plain(there)))
 
 
 def _is_number(text: str) -> bool:
