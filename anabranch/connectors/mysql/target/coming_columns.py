@@ -63,7 +63,7 @@ class Coming:
     def beside(self, table: TargetTable) -> Sequence[str]:
         stages = self.inside()
         with translated(f"look at {table.target}", table.source):
-            return stages.known.of(table.target).beside(table.columns)
+            return stages.known.whole(table.target).beside(table.columns)
 
     def fill(self, table: TargetTable, key: Mapping[str, str | None], columns: Sequence[str]) -> None:
         stages = self.inside()
