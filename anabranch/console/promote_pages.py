@@ -28,6 +28,7 @@ def promote(request: Request, manager: TheManager, visitor: Visits, name: str) -
     """Show the form: where it goes, with which ends and secrets."""
     visitor.caller.require(Role.ADMINISTRATOR, name)
     manager.job(visitor.caller, name)
+    manager.jobs.require_job(name)
     return page(request, "promote.html", visitor, name=name, into="", ends="", secrets="", note="")
 
 

@@ -37,7 +37,7 @@ from anabranch.manager.notifying import Notifier
 from anabranch.manager.operations import Operations
 from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
-from anabranch.manager.promoting import Promotion, Wanted, promotion
+from anabranch.manager.promoting import Promotion, Wanted, promotion, refuse_hop
 from anabranch.manager.reach import reach_of
 from anabranch.manager.repeats import Repeats
 from anabranch.manager.run_log import Line, tail
@@ -239,6 +239,9 @@ class Manager:
         caller.require(Role.ADMINISTRATOR, into if is_there else None)
         refuse_masked(text)
         self.jobs.refuse_wrong(text)
+        refuse_hop(text, is_there)
+        if is_there:
+            self.jobs.require_job(into)
         present = self.jobs.version(into) if is_there else None
         found = promotion(text, into, present.text if present else None, wanted)
         self.checked(caller, found.text, into if is_there else None)

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from anabranch.config.hop_kinds import Kind, kind_of
 from anabranch.config.promoted_text import copied, merged
 from anabranch.config.rule_text import SECTIONS
 from anabranch.errors import ConfigError
@@ -35,6 +36,16 @@ class Promotion:
     text: str
     difference: str
     is_needed: bool
+
+
+def refuse_hop(text: str, is_there: bool) -> None:
+    """Raise ConfigError for the file of a hop of a trail. `is_there`: the job that gets it; a pump may still be copied, since
+    it has a source and a target as a job has."""
+    kind = kind_of(text)
+    if kind is not Kind.JOB and (is_there or kind is not Kind.PUMP):
+        raise ConfigError(
+            f"what is promoted is a {kind.noun}, which passes a trail on and has no rules", hint="copy its file by hand"
+        )
 
 
 def promotion(text: str, into: str, present: str | None, wanted: Wanted) -> Promotion:

@@ -18,6 +18,12 @@ from tests.unit.manager.test_manager_store import text
 ADMIN = Caller("ann", "token", Role.ADMINISTRATOR)
 PATH = "/api/v1/jobs/shop/promotion"
 ENDS = {"source": "mysql://u:${PROD}@127.0.0.1:2", "target": "postgresql://u:${PROD}@127.0.0.1:2/db"}
+_LISTEN = 'name = "shop"\n[listen]\naddress = "127.0.0.1:7"\n[[allow]]\ntrail = "*"\n'
+HOPS = {
+    "receiver": f'{_LISTEN}[store]\nurl = "trail+file:///a"\n',
+    "router": f'{_LISTEN}[[routes]]\ntrail = "*"\nto = "trail+tcp://127.0.0.1:8"\n',
+    "pump": 'name = "shop"\n[source]\nurl = "trail+file:///a"\n[target]\nurl = "trail+tcp://127.0.0.1:7/shop"\n',
+}
 TRIED = text("shop-test").replace("shop.*", "shop.item")
 
 
@@ -103,6 +109,27 @@ def test_ends_of_a_job_that_is_there_are_not_replaced(client: TestClient, manage
     manager.add(ADMIN, text())
     code, found = ask(client, bearer(manager, Role.ADMINISTRATOR), job="shop-test", ends=ENDS)
     assert code == 422 and "ends of its own" in found["detail"] and manager.jobs.job("shop").version == 1
+
+
+@pytest.mark.parametrize("kind", ["router", "receiver"])
+def test_a_hop_that_listens_is_not_promoted_nor_promoted_into(client: TestClient, manager: Manager, kind: str) -> None:
+    who = bearer(manager, Role.ADMINISTRATOR)
+    code, found = ask(client, who, text=HOPS[kind], ends={"source": "trail+file:///b"})
+    assert (code, manager.jobs.all()[-1].name) == (422, "shop-test") and f"a {kind}" in found["detail"]
+    manager.add(ADMIN, HOPS[kind])
+    code, found = ask(client, who, job="shop-test")
+    assert code == 422 and f"a {kind}" in found["detail"] and manager.jobs.job("shop").version == 1
+
+
+def test_a_pump_becomes_no_job_and_gives_none_rules(client: TestClient, manager: Manager) -> None:
+    who = bearer(manager, Role.ADMINISTRATOR)
+    manager.add(ADMIN, HOPS["pump"])
+    code, found = ask(client, who, job="shop-test")
+    assert code == 422 and "a pump" in found["detail"] and manager.jobs.job("shop").version == 1
+    manager.remove(ADMIN, "shop")
+    manager.add(ADMIN, text())
+    code, found = ask(client, who, text=HOPS["pump"])
+    assert code == 422 and "a pump" in found["detail"] and manager.jobs.version("shop").text == text()
 
 
 def test_only_administrators_of_both_jobs_may(client: TestClient, manager: Manager) -> None:

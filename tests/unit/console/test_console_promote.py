@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.manager import Manager
 from anabranch.manager.callers import Role
+from tests.unit.api.test_api_promotion import HOPS
 from tests.unit.console.conftest import ADMIN, Browser
 from tests.unit.manager.test_manager_store import text
 
@@ -72,6 +73,12 @@ def test_a_password_in_a_line_without_its_end_is_not_in_the_message(
     page = browser.send("/jobs/tried/promote", 422, csrf=csrf, into="live", ends=f"source=x\n{forgotten}", act="look")
     said = re.sub("(?s)<textarea.*?</textarea>", "", page)  # what was typed stays in its field
     assert "line number 2" in said and "geheim" not in said
+
+
+def test_a_router_has_no_such_page(browser: Browser, manager: Manager, csrf: str) -> None:
+    manager.add(ADMIN, HOPS["router"].replace("shop", "dmz"))
+    assert "a router" in browser.page("/jobs/dmz/promote", 422)
+    assert "a router" in browser.send("/jobs/dmz/promote", 422, csrf=csrf, into="live", ends="source=a")
 
 
 def test_it_is_for_administrators_of_both(browser: Browser, manager: Manager, csrf: str) -> None:
