@@ -84,3 +84,9 @@ def is_of_building(then: TableSchema, now: TableSchema, kinds: frozenset[ColumnC
     former = {column.name: column for column in then.columns}
     columns = (with_those(c, former[c.name], DEFAULTS) if c.name in former else c for c in now.columns)
     return may_become(then, replace(now, columns=tuple(columns), foreign_keys=then.foreign_keys), kinds)
+
+
+def acts_otherwise(then: TableSchema, now: TableSchema) -> bool:
+    """Return whether foreign keys that act have come or gone between two definitions of a table."""
+    before, behind = ([key for key in table.foreign_keys if acts(key)] for table in (then, now))
+    return sorted(before, key=repr) != sorted(behind, key=repr)

@@ -24,7 +24,7 @@ from anabranch.capture.older import PATIENCE
 from anabranch.capture.requested import Requested
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import BuiltDialect, SourceConnector
-from anabranch.errors import UnknownLogEvent
+from anabranch.errors import LogLost, SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.column_changes import BESIDE_COLUMNS, FOLLOWS_NOTHING, ColumnChange, Follows
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
@@ -398,6 +398,54 @@ class DefinitionKeeper:
                 yield table  # no statement has told of it
             else:
                 self._ahead[table] = ahead if ahead and not self._is_before(ahead[0], at) else (found.after, now)
+
+    def look_ahead(self) -> None:
+        """Note tables whose keys act otherwise at the source than in the trail, where the log may tell of it further on. What
+        was noted before the log was opened again is forgotten: the server may be another one."""
+        self._ahead.clear()
+        if not isinstance(self.source.dialect, BuiltDialect):
+            return
+        if (found := self._definitions()) is None:
+            return
+        for table, schema in self.trail.history.in_force().items():
+            now = found.tables.get(table)
+            if now and built.acts_otherwise(schema, now) and built.is_of_building(schema, now, self.follows(table)):
+                self._ahead[table] = (found.after, now)
+
+    def park_untold(self, at: LogMark) -> Chunk | None:
+        """Return a chunk that parks tables that were noted as ahead of the log, and of which no statement has told up to `at`,
+        though the log has passed the place of then; None if there is none."""
+        passed = [table for table, (place, _) in self._ahead.items() if self._has_passed(place, at)]
+        if not passed or (found := self._definitions()) is None:
+            return None
+        in_force, untold = self.trail.history.in_force(), []
+        for table in passed:
+            (_, then), now, schema = self._ahead.pop(table), found.tables.get(table), in_force.get(table)
+            if schema is None or now is None or may_become(schema, now, self.follows(table)):
+                continue
+            if not may_become(schema, then, self.follows(table)):
+                untold.append(table)
+            elif built.is_of_building(schema, now, self.follows(table)):
+                self._ahead[table] = (found.after, now)
+        return self.park_unlogged(untold, at)
+
+    def _definitions(self) -> SourceDefinitions | None:
+        """Return what the source has of the tables in force; None where the user may not see all of it any more."""
+        try:
+            with closing(self.source.catalog()) as catalog:
+                return read_definitions(catalog, self.trail.history.in_force().__contains__)
+        except SourceUnavailable:
+            raise
+        except SourceError as refused:  # the next statement that has to be compared says so
+            log.get().warning("definitions_not_read", reason=refused.message)
+            return None
+
+    def _has_passed(self, place: LogMark, at: LogMark) -> bool:
+        """Return whether the log is read up to a place; False where a server that took over does not know the mark `at` yet."""
+        try:
+            return self._is_before(place, at)
+        except LogLost:
+            return False
 
     def _noted(self, facts: StatementFacts, named: Iterable[TableId], statement: str) -> Iterator[Barrier]:
         """Yield what is said of tables that go on as they are, with indexes, keys or the like that are not followed."""

@@ -155,6 +155,7 @@ class Capture:
                 self._take_over(self.reader.identity())
                 self._note_cascades()
                 self._park_unlogged(unlogged)
+                self.keeper.look_ahead()
                 self._look_for_newcomers()
                 self._follow()
             except SourceUnavailable as lost:
@@ -181,6 +182,13 @@ class Capture:
             for table, reason in self.drift(self.trail.history.in_force()).items():
                 if table in self.trail.history.in_force():  # not parked with another one
                     self._write(alone(self.keeper.park([table], reason), self._place(), None))
+
+    def _park_untold(self) -> None:
+        """Park tables with keys or defaults that the log has not told of, at the place that is read."""
+        with suppress(SourceUnavailable):
+            chunk = self.keeper.park_untold(self._place())
+            if chunk is not None:
+                self._write(chunk)
 
     def _look_for_newcomers(self) -> None:
         with suppress(SourceUnavailable):
@@ -297,6 +305,7 @@ class Capture:
                 next_requests = now + pace.current.capture_requests
             if now >= next_tables and not is_inside:
                 self._park_drifted()
+                self._park_untold()
                 self._look_for_newcomers()
                 self._look_for_replaced()
                 self._tell_end()

@@ -269,6 +269,73 @@ def test_rule_19_21_a_catalogue_may_be_ahead_of_what_a_job_builds(keep: Callable
     assert sorted(found) == ([] if is_told else parked[:1])
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("starts", [True, False])
+def test_rule_19_21_no_statement_has_to_come_for_a_key_that_was_not_logged(
+    keep: Callable, is_told: bool, starts: bool
+) -> None:
+    """Park where the log has passed the place that it had when the catalogue was asked: by a statement, or at a start."""
+    keeper, places = keep(table("orders"), table("other")), [mark("server", 2 * n) for n in range(1, 6)]
+    now = with_keys(table("orders"), Action.CASCADE)
+    keeper.source.now[now.id] = now  # read at HERE, which is 7
+    if starts:
+        keeper.look_ahead()
+    else:
+        assert seen_at(keeper, "CREATE INDEX i ON other (n)", places[0]) == []
+    assert keeper.park_untold(places[1]) is None
+    if is_told:
+        assert of_a_job(keeper, ADDS, places[2]) == [(BarrierKind.ALTER, "orders")]
+    found = barriers(keeper.park_untold(places[4]))
+    assert found == ([] if is_told else [(BarrierKind.PARK, "orders")])
+    assert keeper.park_untold(places[4]) is None
+
+
+def test_rule_19_21_a_key_that_is_gone_again_parks_nothing(keep: Callable) -> None:
+    keeper = keep(table("orders"), table("other"))
+    now = with_keys(table("orders"), Action.CASCADE)
+    keeper.source.now[now.id] = now
+    keeper.look_ahead()
+    keeper.source.now[now.id] = table("orders")
+    assert keeper.park_untold(mark("server", 8)) is None
+
+
+def test_rule_19_21_what_is_not_ahead_is_not_noted_at_a_start(keep: Callable) -> None:
+    """Leave keys that only refuse, and tables that are the same or gone, to the statements of the log."""
+    keeper = keep(table("orders"), with_keys(table("lines"), Action.CASCADE), table("other"))
+    now = with_keys(table("orders"), Action.RESTRICT)
+    keeper.source.now[now.id] = now
+    del keeper.source.now[TableId("shop", "other")]
+    keeper.look_ahead()
+    assert keeper.park_untold(mark("server", 8)) is None
+
+
+def test_rule_19_21_keys_that_the_user_may_not_see_park_nothing(
+    keep: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wait until they can be read again, at a start as later; the source's being away is said to whoever waits for it."""
+    keeper, behind = keep(table("orders"), table("other")), mark("server", 8)
+    now = with_keys(table("orders"), Action.CASCADE)
+    keeper.source.now[now.id] = now
+    keeper.look_ahead()
+    refused: SourceError = SourceError("its foreign keys are hidden")
+
+    def fails(*_: object) -> dict[TableId, TableSchema]:
+        raise refused
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Source, "tables", fails)
+        assert keeper.park_untold(behind) is None
+        refused = SourceUnavailable("it is away")
+        with pytest.raises(SourceUnavailable):
+            keeper.park_untold(behind)
+    assert barriers(keeper.park_untold(behind)) == [(BarrierKind.PARK, "orders")]
+    with monkeypatch.context() as broken:
+        refused = SourceError("its foreign keys are hidden")
+        broken.setattr(Source, "tables", fails)
+        keeper.look_ahead()
+    assert keeper.park_untold(behind) is None
+
+
 def seen_at(keeper: DefinitionKeeper, sql: str, at: LogMark) -> list[tuple[BarrierKind, str]]:
     found = barriers(keeper.on_statement(LogStatement(sql, "shop", at)))
     return [one for one in found if one[0] is not BarrierKind.NOTE]
