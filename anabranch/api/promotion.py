@@ -24,7 +24,8 @@ class Asked:
     """A promotion. `job`: where it comes from, of this manager, in its version `version`, by default the present one; or
     `text`: the file of a job of another manager. `ends`: of a new job, the URL of each end: `source`, `target`, or the name
     of a target. `secrets`: the names that variables have there, by those that they have where it comes from. `sections`:
-    what goes into a job that is there. `is_tried`: nothing is kept."""
+    what goes into a job that is there. `of_version`: the job that gets it is at this one, or it is refused.
+    `is_tried`: nothing is kept."""
 
     job: str | None = None
     version: Whole | None = None
@@ -33,17 +34,20 @@ class Asked:
     secrets: dict[str, str] = field(default_factory=dict)
     sections: list[str] = field(default_factory=lambda: list(SECTIONS))
     note: str = ""
+    of_version: Whole | None = None
     is_tried: bool = False
 
 
 @dataclass(frozen=True)
 class Promoted:
     """A promotion that was done or tried. `version`: the one that has it, None where it was tried; `difference`: as `diff -u`
-    has it, without passwords, against the present file of the job, and of a new one against that which it comes from."""
+    has it, without passwords, against the present file of the job, and of a new one against that which it comes from;
+    `of_version`: the version of that present file, None of a new job."""
 
     name: str
     is_new: bool
     version: int | None
+    of_version: int | None
     difference: str
 
 
@@ -59,5 +63,5 @@ def promote(manager: TheManager, caller: Asks, name: Name, body: Asked) -> Promo
         found = manager.file(caller, body.job, body.version)
         text, note = found.text, note or f"version {found.version} of {body.job}"
     wanted = Wanted(body.ends, body.secrets, tuple(body.sections))
-    made, version = manager.promote(caller, name, text, wanted, note, is_tried=body.is_tried)
-    return Promoted(name, made.is_new, version, made.difference)
+    made, version = manager.promote(caller, name, text, wanted, note, is_tried=body.is_tried, expected=body.of_version)
+    return Promoted(name, made.is_new, version, made.of_version, made.difference)

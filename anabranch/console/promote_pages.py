@@ -55,7 +55,7 @@ def promoted(
         wanted = Wanted(_pairs(ends), _pairs(secrets))
         shown, _ = manager.promote(visitor.caller, into, found.text, wanted, why, is_tried=True)
         if act == "save" and seen == _mark(into, shown):
-            manager.promote(visitor.caller, into, found.text, wanted, why)
+            manager.promote(visitor.caller, into, found.text, wanted, why, expected=shown.of_version)
             return RedirectResponse(f"/jobs/{into}", 303)
     except (ConfigError, NotAllowed, OutOfDate) as error:
         code = 403 if isinstance(error, NotAllowed) else 409 if isinstance(error, OutOfDate) else 422

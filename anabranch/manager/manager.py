@@ -37,7 +37,7 @@ from anabranch.manager.notifying import Notifier
 from anabranch.manager.operations import Operations
 from anabranch.manager.people import People
 from anabranch.manager.processes import LOG
-from anabranch.manager.promoting import Promotion, Wanted, promotion, refuse_hop
+from anabranch.manager.promoting import Promotion, Wanted, promotion, refuse_hop, refuse_other
 from anabranch.manager.reach import reach_of
 from anabranch.manager.repeats import Repeats
 from anabranch.manager.run_log import Line, tail
@@ -230,11 +230,19 @@ class Manager:
         return self.change(caller, name, text, note or f"version {number} again", expected)
 
     def promote(
-        self, caller: Caller, into: str, text: str, wanted: Wanted, note: str = "", *, is_tried: bool = False
+        self,
+        caller: Caller,
+        into: str,
+        text: str,
+        wanted: Wanted,
+        note: str = "",
+        *,
+        is_tried: bool = False,
+        expected: int | None = None,
     ) -> tuple[Promotion, int | None]:
         """Put what a job file says into the job `into`, or make that job of it. Returns what it becomes, and the version that
-        has it; None where nothing was kept, since it `is_tried` or not there. Raises ConfigError with every problem of it;
-        OutOfDate where somebody changes the job meanwhile."""
+        has it; None where nothing was kept, since it `is_tried` or not there. `expected`: the version of `into` that whoever
+        promotes has seen. Raises ConfigError with every problem of it; OutOfDate where somebody changes the job meanwhile."""
         is_there = any(job.name == into for job in self.seen_by(caller))
         caller.require(Role.ADMINISTRATOR, into if is_there else None)
         refuse_masked(text)
@@ -243,7 +251,8 @@ class Manager:
         if is_there:
             self.jobs.require_job(into)
         present = self.jobs.version(into) if is_there else None
-        found = promotion(text, into, present.text if present else None, wanted)
+        refuse_other(into, present, expected)
+        found = promotion(text, into, present, wanted)
         self.checked(caller, found.text, into if is_there else None)
         if is_tried:
             return found, None

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from anabranch.config.hop_kinds import Kind, kind_of
 from anabranch.config.promoted_text import copied, merged
 from anabranch.config.rule_text import SECTIONS
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, OutOfDate
+from anabranch.manager.jobs import JobVersion
 from anabranch.manager.masking import masked
 
 
@@ -30,12 +31,14 @@ class Wanted:
 @dataclass(frozen=True)
 class Promotion:
     """A promotion as it is to be. `text`: of the job's file; `difference`: as `diff -u` has it, without passwords, against the
-    present file of the job, and of a new one against that which it comes from."""
+    present file of the job, and of a new one against that which it comes from; `of_version`: the version of that present
+    file, None of a new job."""
 
     is_new: bool
     text: str
     difference: str
     is_needed: bool
+    of_version: int | None
 
 
 def refuse_hop(text: str, is_there: bool) -> None:
@@ -48,17 +51,29 @@ def refuse_hop(text: str, is_there: bool) -> None:
         )
 
 
-def promotion(text: str, into: str, present: str | None, wanted: Wanted) -> Promotion:
-    """Return what a job file becomes as that of `into`. `present`: the text of that job's file, None where there is no such
+def refuse_other(into: str, present: JobVersion | None, expected: int | None) -> None:
+    """Raise OutOfDate for a job that is not at the version that was seen; None stands for any."""
+    if expected is not None and (present is None or present.version != expected):
+        is_now = f"at version {present.version}, not {expected}" if present else "not there any more"
+        raise OutOfDate(
+            f"the job {into} is {is_now}: somebody else has changed it",
+            job=into,
+            hint="look at what would change, and promote again",
+        )
+
+
+def promotion(text: str, into: str, present: JobVersion | None, wanted: Wanted) -> Promotion:
+    """Return what a job file becomes as that of `into`. `present`: that job's file, None where there is no such
     job. Raises ConfigError."""
     if present is None:
         made = copied(text, into, wanted.ends, wanted.secrets)
     elif wanted.ends:
         raise ConfigError(f"the job {into} has ends of its own", job=into, hint="leave ends out")
     else:
-        made = merged(present, text, wanted.secrets, wanted.sections)
-    against = text if present is None else present
+        made = merged(present.text, text, wanted.secrets, wanted.sections)
+    against = text if present is None else present.text
     lines = difflib.unified_diff(
         masked(against).splitlines(), masked(made).splitlines(), "before", "after", lineterm=""
     )
-    return Promotion(present is None, made, "".join(f"{line}\n" for line in lines), made != against)
+    difference = "".join(f"{line}\n" for line in lines)
+    return Promotion(present is None, made, difference, made != against, present.version if present else None)

@@ -67,9 +67,29 @@ def test_rules_go_into_a_job_that_is_there_once(client: TestClient, manager: Man
     assert (code, shown["is_new"], shown["version"]) == (200, False, None)
     assert '-include = ["shop.*"]' in shown["difference"] and '+include = ["shop.item"]' in shown["difference"]
     assert ask(client, who, job="shop-test")[1]["version"] == 2
-    assert ask(client, who, job="shop-test")[1] == {"name": "shop", "is_new": False, "version": 2, "difference": ""}
+    assert ask(client, who, job="shop-test")[1] == {
+        "name": "shop",
+        "is_new": False,
+        "version": 2,
+        "of_version": 2,
+        "difference": "",
+    }
     assert "127.0.0.1:1" in manager.jobs.version("shop").text, "its ends stay"
     assert manager.audit.entries(job="shop")[0].action == "job_changed"
+
+
+def test_only_the_version_that_was_shown_gets_it(client: TestClient, manager: Manager) -> None:
+    who = bearer(manager, Role.ADMINISTRATOR)
+    assert ask(client, who, job="shop-test", ends=ENDS, is_tried=True)[1]["of_version"] is None
+    assert ask(client, who, job="shop-test", ends=ENDS, of_version=1)[0] == 409, "it is not there"
+    manager.add(ADMIN, text())
+    assert ask(client, who, job="shop-test", is_tried=True)[1]["of_version"] == 1
+    manager.change(ADMIN, "shop", text(more="# another\n"))
+    for is_tried in (True, False):
+        code, found = ask(client, who, job="shop-test", of_version=1, is_tried=is_tried)
+        assert code == 409 and "at version 2" in found["detail"] and manager.jobs.job("shop").version == 2
+    code, made = ask(client, who, job="shop-test", of_version=2)
+    assert (code, made["of_version"], made["version"]) == (200, 2, 3)
 
 
 def test_a_file_of_another_manager_is_promoted_by_its_text(client: TestClient, manager: Manager) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,23 @@ def test_a_password_in_a_line_without_its_end_is_not_in_the_message(
     page = browser.send("/jobs/tried/promote", 422, csrf=csrf, into="live", ends=f"source=x\n{forgotten}", act="look")
     said = re.sub("(?s)<textarea.*?</textarea>", "", page)  # what was typed stays in its field
     assert "line number 2" in said and "geheim" not in said
+
+
+def test_a_job_that_changes_behind_the_comparison_does_not_get_what_was_not_shown(
+    browser: Browser, manager: Manager, csrf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"csrf": csrf, "into": "shop"}
+    page = browser.send("/jobs/tried/promote", 200, **fields, act="look")
+    promote = manager.promote
+
+    def changed_meanwhile(*given: Any, **more: Any) -> Any:
+        if not more.get("is_tried"):
+            manager.change(ADMIN, "shop", text(more="# somebody else\n[cutover]\ngrace = 5\n"))
+        return promote(*given, **more)
+
+    monkeypatch.setattr(manager, "promote", changed_meanwhile)
+    assert "somebody else" in browser.send("/jobs/tried/promote", 409, **fields, act="save", seen=seen(page))
+    assert manager.jobs.job("shop").version == 2 and "shop.item" not in manager.jobs.version("shop").text
 
 
 def test_a_router_has_no_such_page(browser: Browser, manager: Manager, csrf: str) -> None:
