@@ -5,6 +5,7 @@ What does not live here: what they say to each other (`transport/`), what stands
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -173,12 +174,7 @@ def receive(path: str | Path, *, check: bool = False, show: Callable[[str], None
     file = load_hop_file(ReceiveFile, path)
     folder = Path(_url(path, "[store] url", file.store.url, ("file",)).path)
     with Stop() as stop, ExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{path}: [store] url: {folder} cannot be made: {error.strerror}") from None
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise ConfigError(f"{path}: [store] url: {folder} cannot be written", hint="let this user write there")
+        _make(folder, path)
         free = int(parse_rate(file.store.min_free)) if file.store.min_free else 0
         receiver = Receiver(
             file.name, folder, min_free=free, limits=RetentionLimits(file.store.retain_hours * 3600.0), stop=stop.asked
@@ -227,6 +223,21 @@ def _address(path: str | Path, key: str, text: str, listen: Listen | None) -> Tr
         files = {"ssl_ca": listen.tls_ca, "ssl_cert": listen.tls_cert, "ssl_key": listen.tls_key}
         text += "?" + "&".join(f"{key}={quote(file or '')}" for key, file in files.items())
     return _url(path, key, text, ("tls", "tcp"), is_named=False)
+
+
+def _make(folder: Path, path: str | Path) -> None:
+    """Make the folder of a receiver. Raises ConfigError for what can be no folder, StateError for one that cannot be made or
+    written now: its file system may not be there yet."""
+    what, hint = f"{path}: [store] url: {folder}", "let this user write there; look whether its file system is there"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{what} cannot be made: {error.strerror}"
+        if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+            raise ConfigError(message) from None
+        raise StateError(message, hint=hint) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StateError(f"{what} cannot be written", hint=hint)
 
 
 def _server(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import ssl
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch import log
-from anabranch.errors import AnabranchError, ConfigError, TrailError
+from anabranch.errors import AnabranchError, ConfigError, StateError, TrailError
 from anabranch.trail.failures import is_sync_failure
 from anabranch.transport.link import Link, LinkLost, reason
 from anabranch.transport.messages import VERSION, Kind, Message, ProtocolError
@@ -23,6 +24,12 @@ CONNECTIONS = 256
 BACKLOG = 128
 LOOK = 0.25  # seconds between two looks whether we are to stop
 HOPS = 16
+# An address comes with its interface, the name with its server, room when others have ended.
+_PASSING = frozenset({
+    errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENETDOWN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM,
+    errno.ENOSPC,
+})  # fmt: skip
+_PASSING_NAME = frozenset({socket.EAI_AGAIN, socket.EAI_MEMORY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,8 @@ class Refused(Exception):
 
 
 def listening(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen at all addresses of a host's name. Raises ConfigError."""
+    """Return sockets that listen at all addresses of a host's name. Raises ConfigError; StateError for what may come right by
+    itself, as an address that this machine has not got yet."""
     found: list[socket.socket] = []
     try:
         for family, *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
@@ -62,8 +70,10 @@ def listening(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for one in found:
             one.close()
-        why = error.strerror or str(error)
-        raise ConfigError(f"[listen] address {host}:{port} cannot be used: {why}", hint="HOST:PORT of here") from None
+        message = f"[listen] address {host}:{port} cannot be used: {error.strerror or error}"
+        if error.errno in (_PASSING_NAME if isinstance(error, socket.gaierror) else _PASSING):
+            raise StateError(message, hint="HOST:PORT of here, which nobody else has; then start it again") from None
+        raise ConfigError(message, hint="HOST:PORT of here") from None
     return found
 
 

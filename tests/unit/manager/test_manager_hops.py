@@ -156,14 +156,18 @@ def test_a_second_process_of_a_hop_is_refused_and_says_who_runs_it(
     assert JobProcess.found(manager.home / "in")
 
 
-def test_an_address_that_is_taken_waits_for_a_person_with_its_reason(manager: Manager) -> None:
+def test_an_address_that_is_taken_is_said_and_tried_again_until_it_is_free(manager: Manager) -> None:
     manager.start(ADMIN, "in")
     until(manager, lambda: JobProcess.found(manager.home / "in"))
     manager.add(ADMIN, manager.jobs.version("in").text.replace('name = "in"', 'name = "other"'))
     manager.start(ADMIN, "other")
-    until(manager, lambda: manager.supervision.state("other").state == "failed")
-    error = manager.glance(ADMIN, "other").last_error
-    assert error is not None and "cannot be used" in error["message"]
+    until(manager, lambda: manager.supervision.state("other").restarts)
+    assert manager.supervision.state("other").code == 7
+    until(
+        manager, lambda: (found := manager.glance(ADMIN, "other").last_error) and "cannot be used" in found["message"]
+    )
+    manager.stop(ADMIN, "in")
+    until(manager, lambda: manager.glance(ADMIN, "other").state.state == "streaming")
 
 
 def test_what_is_for_jobs_alone_is_refused_for_a_hop(manager: Manager) -> None:

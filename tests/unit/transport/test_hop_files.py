@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from anabranch.config.hop_files import is_pump_file
 from anabranch.errors import ConfigError, StateError, TargetUnavailable
-from anabranch.job.hopping import PumpJob, receive, route
+from anabranch.job.hopping import PumpJob, _make, receive, route
+from anabranch.transport.server import listening
 from rigs.certificates import Authority
 from rigs.hop_files import free_port, pump_file, receive_file, route_file
 
@@ -86,3 +90,40 @@ def test_other_mistakes_of_a_pump(tmp_path: Path) -> None:
         PumpJob(pump_file(tmp_path, tmp_path / "a", target, '[trail]\nbandwidth = [{ from = "8:00", to = "18:00" }]'))
     with pytest.raises(StateError, match="there is no trail in"):
         PumpJob(pump_file(tmp_path, tmp_path / "a", target)).run()
+
+
+@pytest.mark.parametrize("problem", [errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.EMFILE])
+def test_an_address_that_may_come_is_no_wrong_file(monkeypatch, problem):
+    def fails(*_: object) -> None:
+        raise OSError(problem, os.strerror(problem))
+
+    monkeypatch.setattr(socket.socket, "bind", fails)
+    with pytest.raises(StateError, match="cannot be used") as raised:
+        listening("127.0.0.1", 0)
+    assert raised.value.exit_code == 7
+
+
+def test_an_address_of_another_machine_and_a_name_without_a_server_may_come_and_a_wrong_name_does_not(monkeypatch):
+    with pytest.raises(StateError, match=r"203\.0\.113\.7:0 cannot be used"):
+        listening("203.0.113.7", 0)  # of documents: no machine has it
+    for code, kind in ((socket.EAI_AGAIN, StateError), (socket.EAI_NONAME, ConfigError)):
+
+        def fails(*_: object, code: int = code, **__: object) -> None:
+            raise socket.gaierror(code, "no answer")
+
+        monkeypatch.setattr(socket, "getaddrinfo", fails)
+        with pytest.raises(kind, match="no answer"):
+            listening("shop.example", 0)
+
+
+def test_a_store_that_cannot_be_made_now_is_no_wrong_file_and_a_file_in_its_way_is(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be made"):
+        _make(tmp_path / "file" / "store", "in.toml")
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(Path, "mkdir", fails)
+    with pytest.raises(StateError, match="cannot be made: Stale"):
+        _make(tmp_path / "away" / "store", "in.toml")
