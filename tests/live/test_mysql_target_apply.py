@@ -324,3 +324,17 @@ def test_pitfall_43_values_of_a_column_that_came_at_the_target_stay(applying: Ap
     found = "SELECT COUNT(*), SUM(u = (id + 1) % {}), SUM(own = 8), SUM(hid = 8) FROM t"
     assert applying.rows(found.format(count)) == [(count, count, count, count)]
     assert applying.rows("SELECT COUNT(*), SUM(own = 8), SUM(hid = 8) FROM k") == [(some, some, some)]
+
+
+@SINCE_56
+def test_an_invisible_column_that_came_is_one_that_rows_lack(applying: Applying) -> None:
+    """Rows of a pair that are written without it get its default, while the writer knows the table as it was."""
+    of = applying.create("t", "id INT PRIMARY KEY", {"id": INT})
+    hidden = "INVISIBLE" if knows(applying.database.server, "invisible columns") else ""
+    for expected in ([], ["hid"]):
+        applying.merge(TableNet(of, inserts=rows(of, ("id",), (len(expected),))))
+        writer = applying.begin()
+        assert list(writer.coming().beside(of)) == expected
+        writer.rollback()
+        if not expected:
+            applying.database.execute(f"ALTER TABLE t ADD hid INT {hidden} DEFAULT 5")
