@@ -23,6 +23,7 @@ from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
 from anabranch.manager.alert_rules import AlertRules
 from anabranch.manager.alerts import Alerts
+from anabranch.manager.answering import Answering
 from anabranch.manager.asked import Asked
 from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import Caller, Role
@@ -74,6 +75,7 @@ class Manager:
         self.home = home or home_of_jobs()
         os.environ["ANABRANCH_HOME"] = str(self.home)  # so that jobs find their homes from any directory
         self.store = ManagerStore(self.home / DIRECTORY, keeper)
+        self._answering = Answering(self.store)
         self.audit, self.tokens, self.accounts = Audit(self.store), Tokens(self.store), Accounts(self.store)
         self.sessions, self.logins = Sessions(self.store, self.accounts), Logins(self.store, self.accounts)
         self.oidc: SignOn | None = None
@@ -330,7 +332,7 @@ class Manager:
             log.get().error("manager_thread_died", threads=dead)
             return FAILED
         try:
-            self.store.row("SELECT 1")
+            self._answering.require()
         except StateError as error:
             log.get().error("state_not_read", error=str(error))
             return STORE_AWAY if self.supervision.is_shared else FAILED

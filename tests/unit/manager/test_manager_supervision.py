@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from anabranch.errors import ConfigError, StateError
-from anabranch.manager import Manager, monitoring, operations, processes, supervising
+from anabranch.manager import Manager, answering, monitoring, operations, processes, supervising
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.store import Values
 from anabranch.trail.lock import OsLock
@@ -314,3 +314,23 @@ def test_a_process_that_could_not_be_taken_over_is_taken_over_at_a_later_look(
         manager.supervision.look()
         assert manager.supervision.state("shop").pid is None
     wait_for(lambda: manager.supervision.look() or manager.supervision.state("shop").pid == by_hand.pid)
+
+
+def test_health_does_not_wait_for_a_store_that_does_not_answer(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "WAIT_S", 0.05)
+    manager.supervision.is_shared = True
+    answers, asked, rows = threading.Event(), list[str](), manager.store.rows
+
+    def slow(query: str, values: Values = ()) -> list[dict[str, Any]]:
+        asked.append(query)
+        assert answers.wait(60)
+        return rows(query, values)
+
+    monkeypatch.setattr(manager.store, "rows", slow)
+    assert [manager.health(), manager.health()] == ["degraded: store away"] * 2
+    assert len(asked) == 1  # the first question is still open
+    answers.set()
+    monkeypatch.setattr(answering, "WAIT_S", 60.0)
+    assert manager.health() == "ok"
