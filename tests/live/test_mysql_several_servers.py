@@ -205,7 +205,7 @@ def test_every_server_of_a_source_has_to_log_what_it_applies(
     first, second = pair
     lock(second, "ON")
     start, option = START[first.name], "log-slave-updates" if first.name == "mariadb" else "log-replica-updates"
-    with start(servers_directory / f"silent-{first.name}", options=(f"--{option}=OFF", "--server-id=3")) as silent:
+    with start(servers_directory / unique_name("silent"), options=(f"--{option}=OFF", "--server-id=3")) as silent:
         on(silent).execute("SET GLOBAL read_only = ON")
         endpoint = replace(of(first, second, silent), user=first.user, password=first.password)
         if silent.password != first.password:
