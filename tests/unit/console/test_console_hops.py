@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def way(manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         manager.add(ADMIN, file.read_text())
     said = HopState("hop", "trail+tcp://127.0.0.1:7420/shop", "sending", 9, 8, 7, 12_000, 500, 4.5)
     said.legs = [("dmz", 0.0018), ("in", 0.25)]
+    said.at = time.time() + 3600  # so that it is new for as long as the test takes
     (directory / FOLDER).mkdir(exist_ok=True)
     said.save(directory)
     (manager.home / "hop").mkdir()
