@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.model.endpoint import Endpoint
@@ -107,13 +115,17 @@ def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation
     """Return the offset at which each partition ends, or up to which it is committed, once nothing is between two states."""
     until = time.monotonic() + 10.0
     while True:
-        committed, written = (
-            {(p.topic, p.partition): told.result().offset for p, told in asked.items()}
-            for asked in (
-                administrator.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), isolation_level=level)
-                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        try:
+            committed, written = (
+                {(p.topic, p.partition): told.result().offset for p, told in asked.items()}
+                for asked in (
+                    administrator.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), isolation_level=level)
+                    for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+                )
             )
-        )
+        except KafkaException as error:  # a broker that has just started does not know yet that it leads
+            in_time(until, f"the ends of {parts} could not be asked for: {error}")
+            continue
         if isolation == "read_uncommitted":
             return written
         if committed == written or time.monotonic() > until:
