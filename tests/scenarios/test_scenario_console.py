@@ -214,6 +214,11 @@ def a_job_is_changed_restarted_and_stopped(seen: Window) -> None:
     seen.look("/jobs/shop/versions")
     seen.look("/jobs/shop/versions/1")
     seen.press("Take version 1 up again", "/jobs/shop/versions")
+    seen.look("/jobs/shop/promote")
+    ends = "source=mysql://repl@production:3306\ntarget=postgresql://app@copy:5432/shop"
+    seen.fill(into="shop-prod", ends=ends)
+    seen.press("Show what would change")
+    assert "The new job shop-prod, against shop" in seen.text() and "repl@production" in seen.text()
     seen.look("/jobs/shop/restart")
     seen.press("Restart", "/jobs/shop")
     seen.look("/jobs/shop/stop")
