@@ -237,7 +237,8 @@ def test_rule_15_a_table_joins_that_was_never_published(logical_postgresql: Serv
         older.execute("INSERT INTO late VALUES (2, 2)")
         load = made.start("load", "--table", "public.late")
         time.sleep(3)
-        assert load.is_alive and "late" not in made.states()
+        # Capture may have seen it before it was asked for, as a table that is new at the source.
+        assert load.is_alive and made.states().get("late", "parked") == "parked"
         older.execute("INSERT INTO late VALUES (3, 3)")
         older.commit()
     assert load.wait(60).code == 0
