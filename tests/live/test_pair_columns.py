@@ -202,8 +202,6 @@ def test_a_column_that_was_made_before_a_kill_is_known_again(pair: Pair, number:
     """The target prints its default otherwise than it was written."""
     out, back = pair
     defaults = PRINTED["postgresql" if out.source.is_postgresql else "mariadb"]
-    if number >= len(defaults):
-        pytest.skip("no such default")
     out.source.database.execute(f"ALTER TABLE t ADD COLUMN c {defaults[number]}")
     update(out, 1, 10, "with it")
     carry(out, "apply.altering", "apply.altered.apart", "apply.altered")

@@ -1,4 +1,4 @@
-"""Where a table may go on behind a foreign key that a job has built at the source while rows stream (K1)."""
+"""Checks which tables go on behind a foreign key that a job has built at the source while rows stream, and which park (K1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Will the slot be at the standbys that the URL names, when one of them takes over? Each of them is asked, and the primary.
+"""Checks whether the standbys that the URL names have the slot when one of them takes over: asks each of them, and the primary.
 
 https://www.postgresql.org/docs/current/logical-replication-failover.html
 https://www.postgresql.org/docs/current/logicaldecoding-explanation.html#LOGICALDECODING-REPLICATION-SLOTS-SYNCHRONIZATION

@@ -1,4 +1,4 @@
-"""What jobs build at a MySQL or MariaDB, as a reader of its log takes it, without a server: keys that act, and defaults."""
+"""Reads statements by which jobs build keys and defaults at a MySQL or MariaDB, and checks what is behind each. No server."""
 
 from __future__ import annotations
 
