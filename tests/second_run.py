@@ -1,10 +1,15 @@
 """Failed tests that are run once more: `make test` does that at its end with each alone, nothing beside it.
 
-Who passes then is printed as `unsteady: …`, who does not fails the run. Only what can be the machine's fault gets there: all
-errors of the test, what they came from included, say that something did not come in time or that a connection was lost.
-Everything else is final, a failed comparison first of all, and so is a history that fails under a folder `torture`.
+Who passes then is printed as `unsteady: …`, who does not fails the run. There are two kinds:
 
-With `--second-run FILE` pytest ends with 0 where all that failed is of this kind, and notes it in FILE; this file as a program
+- late: all errors of the test, what they came from included, say that something did not come in time or that a connection was
+  lost. It has to pass once.
+- other: anything else, where few tests fail. It has to pass three times in a row.
+
+Final are a history that fails under a folder `torture`, and a comparison that fails in a proof (`test_rule_…`): what such a
+test shows once, it has shown.
+
+With `--second-run FILE` pytest ends with 0 where nothing that failed is final, and notes it in FILE; this file as a program
 runs what stands there.
 """
 
@@ -27,6 +32,8 @@ from anabranch.testing.in_time import NotInTime
 from hung import was_hung
 
 MOST = 10  # more at once is no accident of a busy machine
+MOST_OTHER = 3  # of those that are not late
+FINAL, LATE_ONCE, OTHER = 0, 1, 3  # how often a failed test has to pass; FINAL: nothing can make it good
 LATE = (NotInTime, TimeoutError, subprocess.TimeoutExpired, ConnectionError, SourceUnavailable, TargetUnavailable)
 # A line that is lost, a server that stops, what a session still holds that has been told to end.
 LATE_POSTGRESQL = ("08", "57P", "55006")  # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -37,6 +44,17 @@ KEPT = ("ANABRANCH_COMPILED",)  # what a stage of `make test` sets for its tests
 def is_late(error: BaseException) -> bool:
     """All of it is: the error, what it was raised from, and what it was raised in the middle of."""
     return all(map(_says_late, _with_causes(error)))
+
+
+def passes_needed(test: str, error: BaseException | None) -> int:
+    """Return how often a test that failed with this error has to pass for the run to pass."""
+    path, *names = test.split("::")
+    if ("torture" in path.split("/") and "histor" in test) or error is None:
+        return FINAL
+    if is_late(error):
+        return LATE_ONCE
+    compares = any(isinstance(one, AssertionError) for one in _with_causes(error))
+    return FINAL if compares and names[-1].startswith("test_rule_") else OTHER
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -79,8 +97,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """In the worker, where the error still is one; the attribute travels with the report."""
     report = yield
     if report.failed:
-        is_history = "torture" in item.nodeid.split("::")[0].split("/") and "histor" in item.nodeid
-        report.is_late = not is_history and call.excinfo is not None and is_late(call.excinfo.value)
+        report.passes_needed = passes_needed(item.nodeid, call.excinfo.value if call.excinfo else None)
     return report
 
 
@@ -89,12 +106,14 @@ class Failures:
 
     def __init__(self, file: Path, config: pytest.Config) -> None:
         self._file, self._config = file, config
-        self._failed: dict[str, bool] = {}
+        self._failed: dict[str, int] = {}  # of each test that failed, how often it has to pass
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            was_late, stacks = self._failed.get(report.nodeid, True), was_hung(self._file, report.nodeid)
-            self._failed[report.nodeid] = was_late and (getattr(report, "is_late", False) or bool(stacks))
+            stacks = was_hung(self._file, report.nodeid)
+            needed = LATE_ONCE if stacks else getattr(report, "passes_needed", FINAL)
+            before = self._failed.get(report.nodeid, needed)
+            self._failed[report.nodeid] = FINAL if FINAL in (before, needed) else max(before, needed)
             self._tell(report, stacks)
 
     def _tell(self, report: pytest.TestReport, stacks: str) -> None:
@@ -107,22 +126,24 @@ class Failures:
                 reporter.write_line(f"it went on long after its time, and its worker was ended in:\n{stacks}")
 
     @property
-    def are_late(self) -> bool:
-        return 0 < len(self._failed) <= MOST and all(self._failed.values())
+    def run_again(self) -> bool:
+        needed = list(self._failed.values())
+        return 0 < len(needed) <= MOST and FINAL not in needed and needed.count(OTHER) <= MOST_OTHER
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if exitstatus == pytest.ExitCode.TESTS_FAILED and self.are_late:
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and self.run_again:
             kept = {name: os.environ[name] for name in KEPT if name in os.environ}
             options = ["--spark"] if self._config.getoption("--spark", False) else []
             with self._file.open("a") as file:
-                for test in self._failed:
-                    file.write(json.dumps({"test": test, "options": options, "environment": kept}) + "\n")
+                for test, times in self._failed.items():
+                    noted = {"test": test, "times": times, "options": options, "environment": kept}
+                    file.write(json.dumps(noted) + "\n")
             session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.are_late:
+        if self.run_again:
             terminalreporter.write_line(
-                "only time ran out: what failed is run once more, alone, at the end of make test"
+                "nothing of this is final: what failed is run once more, alone, at the end of make test"
             )
 
 
@@ -131,10 +152,11 @@ def run_again(file: Path) -> int:
     noted = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     lines, code = list[str](), 0
     for one in noted:
-        print(f"once more, alone: {one['test']}", flush=True)
+        print(f"once more, alone: {one['test']} ({one['times']} times)", flush=True)
         command = [sys.executable, "-m", "pytest", "-q", "-m", "", *one["options"], one["test"]]
-        passes = subprocess.run(command, env=os.environ | one["environment"]).returncode == 0
-        lines.append(f"{'unsteady' if passes else 'failed twice'}: {one['test']}")
+        environment = os.environ | one["environment"]
+        passes = all(subprocess.run(command, env=environment).returncode == 0 for _ in range(one["times"]))
+        lines.append(f"{'unsteady' if passes else 'failed again'}: {one['test']}")
         code = code if passes else 1
     print("\n".join(lines), end="\n" * bool(lines))
     return code

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.testing.in_time import NotInTime
-from second_run import MOST, is_late
+from second_run import FINAL, LATE_ONCE, MOST, MOST_OTHER, OTHER, is_late, passes_needed
 
 PROGRAM = Path(__file__).parent.parent / "second_run.py"
 HEAD = "import os, pathlib, subprocess, time, pytest\nfrom anabranch.testing.in_time import NotInTime, in_time\n"
@@ -79,19 +79,20 @@ def test_compares(): assert [1] == [2]
 def test_is_refused(): raise ValueError
 def test_raises_nothing():
     with pytest.raises(OSError): pass
-def test_compares_first():
+def test_rule_1_compares(): assert [1] == [2]
+def test_rule_2_compares_first():
     try:
         assert 1 == 2
     finally:
         raise NotInTime("cleaning up")
-def test_compares_in_a_group(): raise ExceptionGroup("two", [NotInTime("a"), AssertionError("b")])
+def test_rule_3_compares_in_a_group(): raise ExceptionGroup("two", [NotInTime("a"), AssertionError("b")])
 @pytest.mark.xfail(strict=True, reason="it passes, which is a failure here")
 def test_passes(): pass
 @pytest.fixture
 def ends():
     yield
     raise TimeoutError
-def test_compares_before(ends): assert 1 == 2
+def test_rule_4_compares_before(ends): assert 1 == 2
 def test_dies(): os._exit(3)
 """
 
@@ -99,7 +100,7 @@ def test_dies(): os._exit(3)
 def test_what_passes_alone_is_named_and_ends_with_0(suite: Suite) -> None:
     suite.holds(PASSES_ALONE)
     first = suite.first("-n", "2", "-m", "", ANABRANCH_COMPILED="off")
-    assert first.returncode == 0 and "2 failed, 1 passed" in first.stdout and "only time ran out" in first.stdout
+    assert first.returncode == 0 and "2 failed, 1 passed" in first.stdout and "nothing of this is final" in first.stdout
     second = suite.second()
     assert second.returncode == 0
     assert sorted(second.stdout.splitlines()[-2:]) == [
@@ -150,21 +151,29 @@ def test_once(): fails_once(ConnectionResetError())
     assert suite.first().returncode == 0
     second = suite.second()
     assert second.returncode == 1
-    assert second.stdout.splitlines()[-2:] == ["failed twice: test_it.py::test_late", "unsteady: test_it.py::test_once"]
+    assert second.stdout.splitlines()[-2:] == ["failed again: test_it.py::test_late", "unsteady: test_it.py::test_once"]
 
 
-def test_what_compares_is_final(suite: Suite) -> None:
+def test_a_history_is_final_and_so_is_a_proof_that_compares(suite: Suite) -> None:
     suite.holds(WRONG)
     suite.holds("def test_history(): fails_once(NotInTime('late'))", "torture/test_history.py")
     suite.holds("def test_late(): raise TimeoutError", "test_late.py")
     (suite.directory / "conftest.py").write_text(TELLS)
     first = suite.first("-n", "1")
-    assert first.returncode == 1 and not suite.noted.exists() and "only time" not in first.stdout
+    assert first.returncode == 1 and not suite.noted.exists() and "nothing of this" not in first.stdout
     failed = [line.split() for line in (suite.directory / "told").read_text().splitlines()]
     names = {name for name, _ in failed}
     assert len(names) == WRONG.count("def test_") + 2
-    assert {name for name, late in failed if late == "True"} == {"test_late", "test_compares_before"}
-    assert ["test_compares_before", "False"] in failed, "its end alone came too late"
+    assert {name for name, needed in failed if needed == str(FINAL)} == {
+        "test_history",
+        "test_rule_1_compares",
+        "test_rule_2_compares_first",
+        "test_rule_3_compares_in_a_group",
+        "test_rule_4_compares_before",
+        "test_passes",
+        "test_dies",
+    }
+    assert {name for name, needed in failed if needed == str(LATE_ONCE)} == {"test_late", "test_rule_4_compares_before"}
     assert suite.second().returncode == 0, "nothing was noted"
 
 
@@ -172,19 +181,40 @@ TELLS = """
 def pytest_runtest_logreport(report):
     if report.failed:
         with open("told", "a") as told:
-            print(report.nodeid.split("::")[-1], getattr(report, "is_late", False), file=told)
+            print(report.nodeid.split("::")[-1], getattr(report, "passes_needed", 0), file=told)
 """
+
+PASSES_TWICE = """
+def test_compares():
+    tries = pathlib.Path("tries")
+    tries.write_text(tries.read_text() + "." if tries.exists() else ".")
+    assert tries.read_text() in PASSING
+"""
+
+
+@pytest.mark.parametrize(
+    ("passing", "code"),
+    [(("..", "...", "...."), 0), (("..", "..."), 1), ((), 1)],
+    ids=["three times", "twice", "never"],
+)
+def test_what_is_not_late_has_to_pass_three_times(suite: Suite, passing: tuple[str, ...], code: int) -> None:
+    suite.holds(PASSES_TWICE.replace("PASSING", repr(passing)))
+    assert suite.first().returncode == 0
+    second = suite.second()
+    assert second.returncode == code
+    assert second.stdout.splitlines()[-1] == f"{'failed again' if code else 'unsteady'}: test_it.py::test_compares"
 
 
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
-        ("def test_compares(): assert 1 == 2", 1),
-        ("@pytest.fixture\ndef ends():\n    yield\n    raise TimeoutError\ndef test_it(ends): assert 1 == 2", 1),
+        ("def test_rule_1(): assert 1 == 2", 1),
+        ("@pytest.fixture\ndef ends():\n    yield\n    raise TimeoutError\ndef test_rule_1(ends): assert 1 == 2", 1),
         (f"@pytest.mark.parametrize('n', range({MOST}))\ndef test_many(n): raise TimeoutError", 1),
+        (f"@pytest.mark.parametrize('n', range({MOST_OTHER + 1}))\ndef test_some(n): assert 1 == 2", 1),
         ("raise TimeoutError", 2),
     ],
-    ids=["a comparison", "a late end of a test that compares", "too many", "a file that cannot be read"],
+    ids=["a proof", "a late end of a proof", "too many", "too many that are not late", "a file that cannot be read"],
 )
 def test_one_that_is_final_makes_all_final(suite: Suite, wrong: str, code: int) -> None:
     suite.holds(f"def test_late(): fails_once(NotInTime('late'))\n{wrong}\n")
@@ -219,3 +249,11 @@ def refused_while_unavailable() -> Exception:
 )
 def test_which_errors_say_late(error: Exception, late: bool) -> None:
     assert is_late(error) is late
+
+
+def test_a_proof_is_final_only_where_it_compares() -> None:
+    refused = pymysql.err.OperationalError(1220, "Wrong offset or I/O error")
+    assert passes_needed("tests/live/test_keys.py::test_rule_01_a_key[mariadb]", refused) == OTHER
+    assert passes_needed("tests/live/test_keys.py::test_rule_01_a_key[mariadb]", AssertionError()) == FINAL
+    assert passes_needed("tests/live/test_keys.py::test_a_key", AssertionError()) == OTHER
+    assert passes_needed("tests/torture/test_torture_histories.py::test_a_slice", NotInTime("x")) == FINAL
