@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,8 @@ def _amount(units: dict[str, int], wanted: str) -> Callable[[click.Context, clic
 )
 @click.option("--sign-key", metavar="FILE", help="Sign with this private key (Ed25519, PEM).")
 @click.option("--sign-key-env", metavar="NAME", help="Sign with the private key in this environment variable.")
+@click.option("--trail-key", metavar="FILE", multiple=True, help="Key of an encrypted trail that no job here names.")
+@click.option("--trail-key-env", metavar="NAME", multiple=True, help="The same, in this environment variable.")
 @click.option("--no-load", is_flag=True, help="Leave files of initial loads out.")
 @click.option("--again", is_flag=True, help="Write an interrupted parcel anew that nobody has.")
 @click.option("--forget", is_flag=True, help="Remove the export: nothing is kept for it.")
@@ -82,16 +84,17 @@ def _amount(units: dict[str, int], wanted: str) -> Callable[[click.Context, clic
 @log_level("warning")
 def export_(
     job: str, directory: Path, name: str | None, start: str | None, end: str | None, size: int | None, follow: bool,
-    every: int | None, sign_key: str | None, sign_key_env: str | None, no_load: bool, again: bool, forget: bool,
-    as_json: bool,
+    every: int | None, sign_key: str | None, sign_key_env: str | None, trail_key: tuple[str, ...],
+    trail_key_env: tuple[str, ...], no_load: bool, again: bool, forget: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write what is new in a trail into DIR, in parcels: numbered directories with digests.
 
     JOB may also be the directory of a trail, or its URL. It goes on where the last export into DIR has ended, also when the
     parcels were taken away. The trail keeps what was not exported.
     """
-    from anabranch.trail import exports
+    from anabranch.trail import exports, keys
     from anabranch.trail.exporting import SIZE, Exporter
+    from anabranch.trail.storage import LocalStorage
 
     if every and not follow:
         raise click.UsageError("--every is for --follow")
@@ -104,6 +107,8 @@ def export_(
         click.echo(f"export {name} is forgotten" if was else f"there is no export {name}")
         return
     signer = _signer(sign_key, sign_key_env)
+    if places := _places(trail_key, trail_key_env):
+        keys.note_reader(LocalStorage(trail), {"current": places[0], "former": places[1:]})
     options: dict[str, Any] = {"size": size or SIZE, "signer": signer, "with_load": not no_load, "again": again}
     with Exporter(trail, directory, name, start=_sequence(start, "--from"), **options) as exporter:
         if exporter.reached.number and not as_json:
@@ -145,14 +150,21 @@ def _follow(exporter: Exporter, every: int) -> None:
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--into", metavar="TRAIL", help="The replica: its directory, or trail+file:///DIR/NAME.")
 @click.option("--verify-key", metavar="FILE", multiple=True, help="Accept only what this public key has signed (PEM).")
+@click.option(
+    "--trail-key",
+    metavar="FILE",
+    multiple=True,
+    help="Accept only what is sealed by this key.",
+)
+@click.option("--trail-key-env", metavar="NAME", multiple=True, help="The same, in this environment variable.")
 @click.option("--watch", is_flag=True, help="Go on and wait for parcels until Ctrl-C.")
 @click.option("--remove-imported", is_flag=True, help="Remove parcels from DIR that the replica has durably.")
 @click.option("--check", is_flag=True, help="Read and compare everything in DIR; import nothing.")
 @json_option
 @log_level("warning")
 def import_(
-    directory: Path, into: str | None, verify_key: tuple[str, ...], watch: bool, remove_imported: bool, check: bool,
-    as_json: bool,
+    directory: Path, into: str | None, verify_key: tuple[str, ...], trail_key: tuple[str, ...],
+    trail_key_env: tuple[str, ...], watch: bool, remove_imported: bool, check: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Take parcels that an export has written into a replica of the trail, each once, in their order.
 
@@ -163,19 +175,23 @@ def import_(
     from anabranch.trail.signing import verifier
 
     keys = verifier(verify_key) if verify_key else None
+    places = _places(trail_key, trail_key_env)
     if check:
-        _check(directory, keys, as_json)
+        _check(directory, keys, places, as_json)
         return
     if not into:
         raise click.UsageError("--into is wanted: where the replica is, or is to be")
     if watch and as_json:
         raise click.UsageError("--watch has no end to write as JSON")
     place = _absolute(into.removeprefix(URL)) if into.startswith(URL) else Path(into)
-    with Importer(directory, place.absolute(), keys=keys, remove=remove_imported) as importer:
+    options: dict[str, Any] = {"keys": keys, "trail_keys": places, "remove": remove_imported}
+    with Importer(directory, place.absolute(), **options) as importer:
         if watch:
             _watch(importer)
             return
         made, had = _import_all(importer, as_json, keys is not None)
+        if any(one.seal for one in made) and not importer.has_key:
+            click.echo("the parcels are encrypted, and nobody has opened one: --trail-key FILE", err=True)
         if as_json:
             write_json(
                 {"version": 1, "imported": [_facts(one) for one in made], "before": had, "number": importer.number}
@@ -223,7 +239,7 @@ def _watch(importer: Importer) -> None:
                 stop.wait(LOOKED)
 
 
-def _check(directory: Path, keys: Verifier | None, as_json: bool) -> None:
+def _check(directory: Path, keys: Verifier | None, trail_keys: Sequence[dict[str, str]], as_json: bool) -> None:
     from anabranch.trail.importing import verify
 
     made: list[Manifest] = []
@@ -233,7 +249,7 @@ def _check(directory: Path, keys: Verifier | None, as_json: bool) -> None:
         if not as_json:
             click.echo(f"{_line(manifest)}, every digest is right")
 
-    verify(directory, keys, told)
+    verify(directory, keys, told, trail_keys)
     if as_json:
         write_json({"version": 1, "parcels": [_facts(one) for one in made]})
     elif not made:
@@ -270,6 +286,14 @@ def _signer(file: str | None, variable: str | None) -> Signer | None:
     if file:
         return signer_of_file(file)
     return signer_of_environment(variable) if variable else None
+
+
+def _places(files: Sequence[str], variables: Sequence[str]) -> list[dict[str, str]]:
+    """Return the places of keys of a trail, as the job file says them; the first one is by which it is encrypted now."""
+    return [
+        *({"key_file": str(Path(file).absolute())} for file in files),
+        *({"key_env": name} for name in variables),
+    ]
 
 
 def _sequence(text: str | None, option: str) -> int | None:

@@ -20,7 +20,7 @@ from anabranch.failpoints import reach
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Part
 from anabranch.trail import history as histories
-from anabranch.trail import parcel, published
+from anabranch.trail import parcel, parcel_seals, published
 from anabranch.trail import parcel_contents as contents
 from anabranch.trail.chunk_refs import ChunkRef
 from anabranch.trail.exports import ExportState, Reached, clear, sync_folder
@@ -63,9 +63,6 @@ class _Plan:
         return sum(found.st_size for _, found in self.files) + sum(ref.length for ref in self.refs) + len(self.lines)
 
 
-MOVE = "a pump moves it over networks without its key; or export a trail that is not encrypted, to an encrypted medium"
-
-
 class Exporter:
     """Writes parcels of a trail into a directory, one after another. Not for several threads.
 
@@ -84,14 +81,17 @@ class Exporter:
         again: bool = False,
     ) -> None:
         """Begin an export, behind `start` - 1 or where the trail begins, or go on with it. `size`: bytes of a parcel, unless
-        one transaction, or a file of a load, has more. Raises TrailError, ConfigError where `start` is not where it goes on."""
+        one transaction, or a file of a load, has more. Raises TrailError, ConfigError where `start` is not where it goes on,
+        TrailKeyMissing for an encrypted trail whose key is not known here."""
         self._trail, self._directory = trail, directory
         self._size, self._signer, self._with_load = size, signer, with_load
         self._reader = TrailReader(trail, name=f"export {name}")
-        if self._reader.identity.format > FORMAT:
-            self._reader.close()
-            raise TrailError("the trail is encrypted, and parcels of one cannot be imported yet", hint=MOVE)
         self._storage = LocalStorage(trail)
+        try:
+            self._key = parcel_seals.exporting_key(self._storage, self._reader.identity)
+        except BaseException:  # whatever it was: let go, and passed on
+            self._reader.close()
+            raise
         self._counted_for, self._counted, self._waiting = -1, 0, 0
         with writing(f"the directory {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,8 @@ class Exporter:
     def _plan(self, upto: int | None, idle: bool) -> _Plan:
         end, reached = self._reader.end(), self.reached
         last = end.position.sequence if upto is None else min(upto, end.position.sequence)
-        files = contents.load_files(self._trail, self.reached.load) if self._with_load else []
+        listed = contents.load_files if self._with_load else contents.rewrapped_keys
+        files = listed(self._trail, self.reached.load)
         taken = contents.fitting(files, self._size)
         budget = self._size - sum(found.st_size for _, found in taken)
         refs = self._refs(last, budget, not taken) if len(taken) == len(files) else []
@@ -216,7 +217,8 @@ class Exporter:
 
     def _history(self, last: int) -> tuple[HistoryPiece | None, bytes, str]:
         """Return the lines of the schema history that a trail has which ends there, behind those that were exported."""
-        data = contents.history_until(histories.read(self._storage)[: self._published_history()], last)
+        data = histories.read(self._storage)[: self._published_history()]
+        data = contents.history_until(data, last, self._storage)
         after = self.reached.history
         if parcel.digest(data[:after]) != self.reached.history_sha256 or len(data) < after:
             after = 0  # the first one, or another was put back in its place
@@ -259,6 +261,8 @@ class Exporter:
             segment, end = self._segment(folder, plan, lambda more: told(done + more, plan.bytes))
             files += [contents.hashed(folder / segment.file)] if segment else []
             manifest = self._manifest(plan, segment, end, tuple(files))
+            if self._key:
+                manifest = parcel_seals.sealed(manifest, self._key)
             data = manifest.to_bytes()
             contents.put(folder / parcel.MANIFEST, data)
             if self._signer:
@@ -279,7 +283,8 @@ class Exporter:
         if not plan.refs and not plan.ends:
             return None, end
         name = SegmentName(self._state.next_segment(), EPOCH, reached.sequence + 1)
-        writer = SegmentWriter(ParcelStorage(folder, self._trail), str(name), name, self._header(name))
+        storage = ParcelStorage(folder, self._trail)
+        writer = SegmentWriter(storage, str(name), name, self._header(name), service=self._key)
         try:
             made = ParcelSegment(writer, self._reader, end)
             for ref in plan.refs:

@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -364,6 +364,18 @@ def parse(
             what = f"the file ends here, {published} bytes were published"
         raise _damage(place, data, length, what, RESTORE)
     return length
+
+
+def lines(data: bytes, place: HistoryPlace) -> Iterator[tuple[int, Entry | None]]:
+    """Yield where each line begins, with what it says; None for one that is not whole. Raises TrailCorrupt for one that is not
+    what was written there, TrailKeyMissing."""
+    read_line, at = _reading(place), 0
+    for line in data.splitlines(keepends=True):
+        try:
+            yield at, read_line(line.rstrip(b"\n"), at)
+        except Tampered as error:
+            raise _damage(place, data, at, str(error), RESTORE) from None
+        at += len(line)
 
 
 def _reading(place: HistoryPlace) -> Callable[[bytes, int], Entry | None]:

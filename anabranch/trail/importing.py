@@ -10,25 +10,29 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from anabranch.errors import ParcelDamaged, ParcelMissing, ParcelRefused, StorageFull, TrailCorrupt, TrailError
 from anabranch.failpoints import reach
 from anabranch.trail import history as histories
 from anabranch.trail import identity as identities
-from anabranch.trail import load_readers, parcel, published, retention
+from anabranch.trail import keys as trail_keys
+from anabranch.trail import load_readers, parcel, parcel_seals, published, retention
 from anabranch.trail.exports import clear, sync_folder
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import FORMAT, SegmentName, to_json
+from anabranch.trail.format import NEWEST, SegmentName, to_json
 from anabranch.trail.history import HistoryPlace, SchemaHistory
 from anabranch.trail.identity import Identity
+from anabranch.trail.keys import service_of
 from anabranch.trail.lock import WriterLock
 from anabranch.trail.parcel import Manifest, SegmentPlace
-from anabranch.trail.parcel_contents import ParcelStorage
 from anabranch.trail.published import Record
 from anabranch.trail.recovery import end_at
+from anabranch.trail.replica_files import KEYS, number_of
+from anabranch.trail.replica_segment import Walk
 from anabranch.trail.segment import SegmentReader
 from anabranch.trail.signing import Verifier
 from anabranch.trail.storage import LocalStorage, read_whole
@@ -46,17 +50,24 @@ Told = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class Imported:
     """The parcels that a replica has: `chain` and `number` of the last parcel with the digest of its manifest; `known`:
-    the digests of the last ones, by number."""
+    the digests of the last ones, by number; `sealed`: parcels are of an encrypted trail."""
 
     chain: str = ""
     number: int = 0
     manifest: str = ""
     known: dict[str, str] = field(default_factory=dict)
+    sealed: bool = False
+
+    def to_json(self) -> bytes:
+        found = {"version": 1} | asdict(self)
+        if not self.sealed:
+            del found["sealed"]  # releases before seals read it
+        return to_json(found)
 
     def with_one(self, manifest: Manifest, digest: str) -> Imported:
         known = self.known if manifest.chain == self.chain else {}
         known = dict([*known.items(), (str(manifest.number), digest)][-REMEMBERED:])
-        return Imported(manifest.chain, manifest.number, digest, known)
+        return Imported(manifest.chain, manifest.number, digest, known, self.sealed or bool(manifest.seal))
 
 
 class Importer:
@@ -64,10 +75,21 @@ class Importer:
 
     Delivery: each parcel once, in order; a reader of the replica sees all of a parcel or nothing."""
 
-    def __init__(self, directory: Path, into: Path, *, keys: Verifier | None = None, remove: bool = False) -> None:
-        """`keys`: accept only what one of them has signed. `remove`: remove parcels that the replica has durably. Raises
-        ParcelRefused for a trail that is no replica made by parcels, TrailLocked, ParcelRefused where there is no directory."""
+    def __init__(
+        self,
+        directory: Path,
+        into: Path,
+        *,
+        keys: Verifier | None = None,
+        remove: bool = False,
+        trail_keys: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """`keys`: accept only what one of them has signed. `remove`: remove parcels that the replica has durably. `trail_keys`:
+        places of keys of an encrypted trail, the present one first, beside those that are noted at the replica; with any,
+        accept only what one of them has sealed. Raises TrailLocked, ParcelRefused for a trail that is no replica made by
+        parcels, and where there is no directory."""
         parcel.numbers(directory)
+        self._given = trail_keys
         self._directory, self._into, self._keys, self._remove = directory, into, keys, remove
         with writing(f"the trail {into}"):
             into.mkdir(parents=True, exist_ok=True)
@@ -88,6 +110,11 @@ class Importer:
     def number(self) -> int:
         """The last parcel that the replica has, 0 for none."""
         return self._imported.number
+
+    @property
+    def has_key(self) -> bool:
+        """Return whether a key is known here by which parcels are opened."""
+        return bool(self._given) or trail_keys.ring(self._storage) is not None
 
     def had(self) -> Iterator[int]:
         """Yield the numbers of parcels in the directory that the replica has, once each. Raises ParcelRefused for one that is
@@ -116,6 +143,7 @@ class Importer:
         folder = parcel.folder_of(self._directory, number)
         manifest, digest = parcel.read_manifest(folder, self._keys)
         self._refuse_out_of_place(manifest)
+        self._refuse_unsealed(manifest)
         record = self._begun(manifest)
         self._arrived(folder, manifest, told or (lambda done, total: None))
         reach("parcel.import.verified")
@@ -156,6 +184,17 @@ class Importer:
         refuse_gap(due, [number for number in present if number > due], self._directory)
         return None
 
+    def _refuse_unsealed(self, manifest: Manifest) -> None:
+        """Refuse what nobody with the trail's key has written, where a key is known here or parcels before it were sealed."""
+        ring = trail_keys.ring(self._storage)
+        services = (*map(service_of, self._given), *(ring.every if ring else ()))
+        is_encrypted = bool(self._given) or self._imported.sealed or (ring is not None and ring.imported is not None)
+        if (manifest.seal and services) or (is_encrypted and not manifest.seal):
+            parcel_seals.check(manifest, services)
+        if self._given:
+            with writing(str(trail_keys.place(self._storage))):
+                trail_keys.note_reader(self._storage, {"current": self._given[0], "former": self._given[1:]})
+
     def _refuse_out_of_place(self, manifest: Manifest) -> None:
         """Refuse what does not go on where the replica ends: whose it is, its chain, its sequences."""
         who = identities.load(self._storage)
@@ -164,9 +203,9 @@ class Importer:
                 f"parcel {manifest.number} is of job {manifest.job} ({manifest.job_uuid}), the replica of {who.job}"
             )
             raise ParcelRefused(f"{message} ({who.job_uuid}, {self._into})", hint="give each trail a copy of its own")
-        if manifest.trail_format > FORMAT:
+        if manifest.trail_format > NEWEST:
             message = (
-                f"parcel {manifest.number} has format {manifest.trail_format} of trails, this release knows {FORMAT}"
+                f"parcel {manifest.number} has format {manifest.trail_format} of trails, this release knows {NEWEST}"
             )
             raise TrailError(message, hint="use the release that has exported it, or a newer one")
         if manifest.number > 1 or manifest.chain == self._imported.chain:
@@ -191,7 +230,7 @@ class Importer:
             with writing("a new trail"):
                 self._storage.replace(histories.FILE, b"")
                 self._storage.replace(published.FILE, bytes(published.SIZE))
-                self._storage.replace(FILE, to_json({"version": 1} | asdict(Imported())))
+                self._storage.replace(FILE, Imported().to_json())
                 self._storage.replace(identities.REPLICA, to_json({"version": 1, "hops": [HOP]}))
                 self._publish(Record(sequence=manifest.first - 1))
                 self._identify(manifest)
@@ -225,12 +264,14 @@ class Importer:
 
     def _check_contents(self, arriving: Path, manifest: Manifest) -> None:
         """Compare what is in the files with the manifest, which may be signed by nobody."""
+        storage = parcel_seals.arriving(ARRIVING, self._storage)
+        is_opened = bool(trail_keys.ring(self._storage)) or not manifest.seal
         if manifest.segment:
-            _check_segment(ParcelStorage(arriving, self._into), manifest, manifest.segment)
+            (_check_segment if is_opened else _check_closed_segment)(storage, manifest, manifest.segment)
         if manifest.history:
             piece = manifest.history
             data = self._history_before(manifest) + (arriving / parcel.HISTORY).read_bytes()
-            place = HistoryPlace(str(arriving / parcel.HISTORY), manifest.job_uuid)
+            place = HistoryPlace(str(arriving / parcel.HISTORY), manifest.job_uuid, storage if is_opened else None)
             if len(data) != piece.length or histories.parse(data, len(data), SchemaHistory(), place) != len(data):
                 raise ParcelDamaged(f"parcel {manifest.number}: its schema history is not whole", hint="do not use it")
 
@@ -247,9 +288,13 @@ class Importer:
     def _put(self, manifest: Manifest, record: Record) -> None:
         """Give verified files their names, those first that nobody looks for before the others are there."""
         arriving = self._into / ARRIVING
+        if number_of(self._storage, f"{ARRIVING}/{KEYS}") < number_of(self._storage, KEYS):
+            (arriving / KEYS).unlink(missing_ok=True)  # of a trail that was put back: what is here opens more
         with writing(f"the trail {self._into}"):
+            if manifest.seal and manifest.segment:
+                trail_keys.note_imported(self._storage, _record_of(manifest, record).number)
             for file in sorted(manifest.files, key=lambda one: parcel.load_order(one.name)):
-                if file.name != parcel.HISTORY:
+                if file.name != parcel.HISTORY and (arriving / file.name).exists():
                     self._storage.make_folder(os.path.dirname(file.name))
                     os.replace(arriving / file.name, self._into / file.name)
                     sync_folder((self._into / file.name).parent)
@@ -304,7 +349,7 @@ class Importer:
     def _noted(self, manifest: Manifest, digest: str) -> None:
         self._imported = self._imported.with_one(manifest, digest)
         with writing(FILE):
-            self._storage.replace(FILE, to_json({"version": 1} | asdict(self._imported)))
+            self._storage.replace(FILE, self._imported.to_json())
         reach("parcel.import.noted")
 
     def _removed(self, number: int) -> None:
@@ -320,9 +365,15 @@ class Importer:
         clear(gone)
 
 
-def verify(directory: Path, keys: Verifier | None, told: Callable[[Manifest], None]) -> None:
-    """Read all parcels of a directory and compare every digest. Raises the first thing that is wrong: ParcelMissing,
-    ParcelDamaged, ParcelRefused."""
+def verify(
+    directory: Path,
+    keys: Verifier | None,
+    told: Callable[[Manifest], None],
+    trail_keys: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Read all parcels of a directory and compare every digest, and seals if keys of the trail are given. Raises the first
+    thing that is wrong: ParcelMissing, ParcelDamaged, ParcelRefused, TrailKeyMissing."""
+    services = tuple(map(service_of, trail_keys))
     before: tuple[Manifest, str] | None = None
     present = parcel.numbers(directory)
     for number in present:
@@ -336,6 +387,8 @@ def verify(directory: Path, keys: Verifier | None, told: Callable[[Manifest], No
                     f"parcel {number} begins at sequence {manifest.first}, the one before ends at {before[0].last}"
                 )
                 raise ParcelRefused(message, hint="do not use it")
+        if services:
+            parcel_seals.check(manifest, services)
         for file in manifest.files:
             parcel.check_file(folder, file)
         before = manifest, digest
@@ -388,6 +441,27 @@ def _check_segment(storage: LocalStorage, manifest: Manifest, place: SegmentPlac
                 f"parcel {manifest.number}: {place.file} is not as its manifest says", hint="do not use it"
             )
         end_at(segment, _record_of(manifest, Record(sequence=manifest.last)))
+    finally:
+        segment.close()
+
+
+def _check_closed_segment(storage: LocalStorage, manifest: Manifest, place: SegmentPlace) -> None:
+    """Compare a segment that cannot be opened here with its name and the manifest, by what is readable of its frames."""
+    name = SegmentName.parse(place.file)
+    assert name
+    segment = SegmentReader(storage, place.file)
+    try:
+        header, walk = segment.header(), Walk(manifest.first - 1)
+        walk.enter(name, True, storage.directory)
+        for offset, frame, _ in segment.frames_as_written(0, segment.size()):
+            walk.take(segment, name, offset, frame)
+        ends = (walk.place.frame, walk.place.end) if walk.place else ()
+        found = [header.get(key) for key in ("job_uuid", "number", "epoch", "next", "fragments")]
+        wanted = [manifest.job_uuid, name.number, name.epoch, manifest.first, 0]
+        if (found, walk.sequence, ends) != (wanted, manifest.last, (place.frame, place.end)):
+            raise ParcelDamaged(
+                f"parcel {manifest.number}: {place.file} is not as its manifest says", hint="do not use it"
+            )
     finally:
         segment.close()
 

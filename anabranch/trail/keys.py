@@ -184,7 +184,8 @@ class KeyRing:
     """The keys of a trail. `spans`: numbers of segments, from the first of a pair up to the second (None: to the end), that
     have to be encrypted; `plain`: staged files and manifests of loads that were there, not encrypted, when encryption was
     turned on; `readers`: keys of jobs that read the trail of another one; `history`: from where to where, in
-    bytes, lines of the schema history have to be encrypted."""
+    bytes, lines of the schema history have to be encrypted; `imported`: of a copy that takes in parcels, from which number on
+    segments have to be encrypted."""
 
     current: KeyService | None
     former: tuple[KeyService, ...] = ()
@@ -192,6 +193,7 @@ class KeyRing:
     plain: frozenset[str] = field(default=frozenset())
     readers: tuple[KeyService, ...] = ()
     history: tuple[tuple[int, int | None], ...] = ()
+    imported: int | None = None
 
     @property
     def every(self) -> Iterator[KeyService]:
@@ -229,6 +231,8 @@ class KeyRing:
     def requires(self, file: str) -> bool:
         """Return whether a segment, or a staged file, has to be encrypted."""
         if name := SegmentName.parse(file):
+            if self.imported is not None and name.number >= self.imported:
+                return True
             return any(start <= name.number and (end is None or name.number < end) for start, end in self.spans)
         return self.is_on and file not in self.plain
 
@@ -257,7 +261,8 @@ def ring(storage: Storage) -> KeyRing | None:
         current = service_of(data["current"]) if data["current"] else None
         readers = tuple(service_of(one) for one in data.get("readers", ()))
         history = tuple((int(start), None if end is None else int(end)) for start, end in data.get("history", ()))
-        return KeyRing(current, former, spans, frozenset(data["plain"]), readers, history)
+        imported = int(data["imported"]) if "imported" in data else None
+        return KeyRing(current, former, spans, frozenset(data["plain"]), readers, history, imported)
     except (ValueError, KeyError, TypeError):
         hint = "start capture again, or anabranch trail rekey JOB: both write it anew"
         raise StateError(f"{place(storage)} cannot be read", hint=hint) from None
@@ -314,8 +319,7 @@ def save(storage: Storage, said: Mapping[str, Any] | None, *, may_turn: bool = T
     turned_on = bool(spans) and bool(current) and not is_on
     plain = list(_plain(storage)) if turned_on else (known or {}).get("plain", [])
     data = {"current": current, "former": list(said.get("former", ())), "spans": spans, "plain": plain}
-    if known and known.get("readers"):
-        data["readers"] = known["readers"]
+    data |= {name: known[name] for name in ("readers", "imported") if known and known.get(name)}
     history = (known or {}).get(
         "history", []
     )  # a capture of a former release that goes on seals no lines: rekey asks for none
@@ -342,6 +346,16 @@ def note_reader(storage: Storage, said: Mapping[str, Any] | None) -> None:
     with maintenance(_trail(storage)):
         data = _with_readers(_known(storage), places)
         LocalStorage(place(storage).parent).replace(place(storage).name, to_json(data) + b"\n")
+
+
+def note_imported(storage: Storage, number: int) -> None:
+    """Note beside the keys of a copy from which segment on all that parcels bring is encrypted. The first one counts."""
+    with maintenance(_trail(storage)):
+        known = _known(storage)
+        if known and "imported" not in known:
+            LocalStorage(place(storage).parent).replace(
+                place(storage).name, to_json({**known, "imported": number}) + b"\n"
+            )
 
 
 def _with_readers(known: Mapping[str, Any] | None, places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

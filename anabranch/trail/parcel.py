@@ -27,7 +27,7 @@ from anabranch.trail.format import SegmentName, to_json
 from anabranch.trail.signing import LENGTH, Verifier
 
 KIND = "parcel of a trail"
-FORMAT = 1
+FORMAT, SEALED = 1, 2  # SEALED: of one whose files are encrypted, and whose manifest has a seal
 MANIFEST, SIGNATURE, HISTORY, LOAD = "manifest.json", "manifest.sig", "history", "load"
 COMPLETE = f"{LOAD}/complete.json"  # of a whole job's first load
 LARGEST = 64 << 20  # bytes of a manifest: one of a hundred thousand files has less
@@ -68,7 +68,8 @@ class HistoryPiece:
 class Manifest:
     """The facts of a parcel. `chain`: which export it is of; `previous`: the digest of the manifest of number - 1, "" for the
     first. `first`..`last`: its sequences; last = first - 1 where it has none. `start`, `end`: positions before and behind
-    them. `key`: the name of the key that has signed it, "" for none."""
+    them. `key`: the name of the key that has signed it, "" for none. `seal`: of an encrypted trail, what shows that
+    somebody with the trail's key has written the manifest as it is (parcel_seals.py)."""
 
     job: str
     job_uuid: str
@@ -87,6 +88,7 @@ class Manifest:
     segment: SegmentPlace | None
     history: HistoryPiece | None
     files: tuple[ParcelFile, ...] = field(default=())
+    seal: dict[str, Any] | None = None
 
     @property
     def size(self) -> int:
@@ -94,7 +96,10 @@ class Manifest:
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        return to_json({"kind": KIND, "format": FORMAT} | asdict(self)) + b"\n"
+        found = {"kind": KIND, "format": SEALED if self.seal else FORMAT} | asdict(self)
+        if not self.seal:
+            del found["seal"]  # releases before seals read it
+        return to_json(found) + b"\n"
 
 
 def load_order(name: str) -> tuple[int, str]:
@@ -232,8 +237,8 @@ def _parsed(folder: Path, data: bytes) -> Manifest:
         found = json.loads(data)
         if found.pop("kind") != KIND:
             raise ValueError("it is of no parcel")
-        if (version := found.pop("format")) != FORMAT:
-            message = f"{where} has format {version}, this release knows {FORMAT}"
+        if (version := found.pop("format")) not in (FORMAT, SEALED) or (version == SEALED) != bool(found.get("seal")):
+            message = f"{where} has format {version}, this release knows {FORMAT} and, sealed, {SEALED}"
             raise ParcelRefused(message, hint="use the release that has exported it, or a newer one")
         return _typed(found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -263,6 +268,8 @@ def _check_types(made: Manifest) -> None:
     counts += [made.history.after, made.history.length] if made.history else []
     if not all(type(count) is int and 0 <= count < 1 << 63 for count in counts):
         raise ValueError("a number is none")
+    if made.seal is not None and not isinstance(made.seal, dict):
+        raise ValueError("its seal is none")
     if made.logs_cascades not in (True, False, None) or made.last < made.first - 1 or not made.number:
         raise ValueError("its facts contradict each other")
 

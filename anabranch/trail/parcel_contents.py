@@ -13,18 +13,18 @@ from hashlib import sha256
 from pathlib import Path
 
 from anabranch.rows.chunk import Chunk, Part, TableRows
+from anabranch.trail import history as histories
 from anabranch.trail import parcel
 from anabranch.trail.chunk_refs import ChunkRef
 from anabranch.trail.codec import TableFrame, last_place
-from anabranch.trail.history import Entry
 from anabranch.trail.pack import CHUNK_BYTES, CHUNK_ROWS, CHUNK_TRANSACTIONS
 from anabranch.trail.parcel import ParcelFile
 from anabranch.trail.published import TrailEnd
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.regroup import ChunkGroup, join
-from anabranch.trail.replica_files import GONE
+from anabranch.trail.replica_files import GONE, KEYS
 from anabranch.trail.segment import SegmentWriter
-from anabranch.trail.storage import LocalStorage
+from anabranch.trail.storage import LocalStorage, Storage
 
 
 class ParcelStorage(LocalStorage):
@@ -32,10 +32,10 @@ class ParcelStorage(LocalStorage):
 
     def __init__(self, folder: Path, trail: Path) -> None:
         super().__init__(folder)
-        self._trail = trail
+        self.beside = trail
 
     def path(self, name: str) -> str:
-        return str(self._trail / name)
+        return str(self.beside / name)
 
 
 LoadFile = tuple[str, os.stat_result]
@@ -49,6 +49,11 @@ def load_files(trail: Path, known: Mapping[str, list[int]]) -> list[LoadFile]:
     found = [one for one in _listed(trail) if not parcel.load_order(one[0])[0]] + naming
     new = [one for one in found if known.get(one[0]) != stamp(one[1])]
     return sorted(new, key=lambda one: parcel.load_order(one[0]))
+
+
+def rewrapped_keys(trail: Path, known: Mapping[str, list[int]]) -> list[LoadFile]:
+    """Return the file of data keys that were wrapped anew, which goes along where no load does, too; nothing if it is known."""
+    return [one for one in load_files(trail, known) if one[0] == KEYS]
 
 
 def stamp(facts: os.stat_result) -> list[int]:
@@ -114,15 +119,12 @@ class ParcelSegment:
         return TableFrame(self._history.at(rows.table, rows.version), rows.batch.schema)
 
 
-def history_until(data: bytes, last: int) -> bytes:
-    """Return the lines that a trail which ends at `last` may have."""
-    length = 0
-    for line in data.splitlines(keepends=True):
-        entry = Entry.from_line(line.rstrip(b"\n"))
-        if entry is not None and entry.is_void_after(last):
-            break
-        length += len(line)
-    return data[:length]
+def history_until(data: bytes, last: int, storage: Storage) -> bytes:
+    """Return the lines that a trail which ends at `last` may have. `storage`: of the trail, by whose key they are opened.
+    Raises TrailCorrupt, TrailKeyMissing."""
+    place = histories.HistoryPlace(storage.path(histories.FILE), "", storage)
+    begins = (at for at, entry in histories.lines(data, place) if entry is not None and entry.is_void_after(last))
+    return data[: next(begins, len(data))]
 
 
 def fitting(files: list[LoadFile], size: int) -> list[LoadFile]:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from anabranch.errors import AnabranchError, ConfigError, TrailCorrupt, TrailError
 from anabranch.trail import keys
 from anabranch.trail.format import ENCRYPTED, Frame, decode_prefix, encode_frame, pack_prefix
-from anabranch.trail.keys import KeyRing, Wrapped
+from anabranch.trail.keys import KeyRing, KeyService, Wrapped
 from anabranch.trail.storage import Data, Storage, read_whole
 
 CIPHER = "AES-256-GCM"
@@ -138,13 +138,20 @@ class Seal:
 
 
 def begin(
-    storage: Storage, header: Mapping[str, Any], *, is_readers: bool = False
+    storage: Storage,
+    header: Mapping[str, Any],
+    *,
+    is_readers: bool = False,
+    service: KeyService | None = None,
 ) -> tuple[Seal | None, dict[str, Any]]:
     """Return the seal of a new file, and the header that it begins with; no seal where the trail is not encrypted.
 
     A file that is written anew, and was encrypted, stays so when encryption was turned off. `is_readers`: of a job
-    that reads the trail, by whose key it is where no other one is noted. Raises TrailKeyMissing."""
+    that reads the trail, by whose key it is where no other one is noted. `service`: the key that it is by in any case. Raises
+    TrailKeyMissing."""
     plain = {name: said for name, said in header.items() if name != FACTS}
+    if service is not None:
+        return made(plain | {"format": ENCRYPTED}, service)
     ring = keys.ring(storage)
     if ring is None:
         return None, plain
@@ -156,9 +163,14 @@ def begin(
         _unwrapped(storage, ring, former, "a file")
         service = next((one for one in ring.every if one.id() in ("", former[0].key)), None)
         assert service is not None, "it has just unwrapped the former one"
-    data_key, plain = os.urandom(keys.LENGTH), plain | {"format": ENCRYPTED}
-    seal = Seal(data_key, plain, service.wrap(data_key))
-    return seal, plain | {FACTS: seal.facts()}
+    return made(plain | {"format": ENCRYPTED}, service)
+
+
+def made(about: Mapping[str, Any], service: KeyService) -> tuple[Seal, dict[str, Any]]:
+    """Return a new seal that is bound to these facts, and the facts with what opens it. Raises TrailKeyMissing."""
+    data_key = os.urandom(keys.LENGTH)
+    seal = Seal(data_key, about, service.wrap(data_key))
+    return seal, {**about, FACTS: seal.facts()}
 
 
 def opened(storage: Storage, header: Mapping[str, Any], what: str) -> Seal | None:

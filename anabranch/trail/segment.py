@@ -54,14 +54,23 @@ def _codec() -> ModuleType:
 class SegmentWriter:
     """Appends frames. A write that fails leaves `offset` where it was. In a trail that is encrypted the file is, too."""
 
-    def __init__(self, storage: Storage, file: str, name: SegmentName, header: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        file: str,
+        name: SegmentName,
+        header: dict[str, Any],
+        *,
+        service: keys.KeyService | None = None,
+    ) -> None:
+        """Create the file. `service`: a key that has to encrypt it, whatever the trail does now. Raises TrailKeyMissing."""
         self.name = name
         self.offset = 0
         self.rows = 0
         self.lasts, self.offsets = array("q"), array("q")
         self._schemas: dict[tuple[Any, int], tuple[Any, int]] = {}
         self._storage, self._stamp = storage, keys.stamp(storage)
-        self._seal, facts = sealing.begin(storage, header)
+        self._seal, facts = sealing.begin(storage, header, service=service)
         self._file: Writable = storage.create(file)
         head = to_json(facts)
         try:

@@ -45,9 +45,9 @@ def export(trail: Path, out: Path, **options: Any) -> list[Manifest]:
         return made
 
 
-def take_in(out: Path, copy: Path, keys: Verifier | None = None, *, remove: bool = False) -> list[int]:
-    """Import what is there; returns the numbers of what was taken in."""
-    with Importer(out, copy, keys=keys, remove=remove) as importer:
+def take_in(out: Path, copy: Path, keys: Verifier | None = None, **options: Any) -> list[int]:
+    """Import what is there; returns the numbers of what was taken in. `options`: as of `Importer`."""
+    with Importer(out, copy, keys=keys, **options) as importer:
         list(importer.had())
         made = []
         while manifest := importer.next():

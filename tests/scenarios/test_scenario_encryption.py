@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing.servers import Server
-from rigs.hops import applying, hops
+from rigs.hop_files import asked
+from rigs.hops import applying, capturing, hops
 from rigs.scenario import Scenario, wait_until
 from rigs.scenario_postgresql import FromPostgres
 
@@ -75,6 +76,43 @@ def test_rows_of_a_large_open_transaction_wait_encrypted(
     running.stop()
     made.assert_identical()
     assert len(made.target_rows("item")) == 39_010 and files_with_rows(made.trail) == []
+
+
+@pytest.mark.quick
+def test_an_encrypted_trail_goes_by_parcels_with_the_rows_of_its_load(
+    mariadb: Server, scenario: Callable[..., Scenario], tmp_path: Path
+) -> None:
+    """The import reads by the key that is given, the job that applies by its own; the key changes between two parcels, and
+    no row stands in any file of the way."""
+    item = f"CREATE TABLE item (id INT PRIMARY KEY, words VARCHAR(200) DEFAULT '{WORDS}')"
+    made = scenario(mariadb, item, f"INSERT INTO item SELECT seq, '{WORDS}' FROM seq_1_to_2000")
+    out, replica = tmp_path / "out", tmp_path / "replica"
+    one, other = keys(made.directory)
+    encrypt = '[trail]\nencrypt = {{ key_file = "{}" }}\n'.format
+    changed = f'[trail]\nencrypt = {{ key_file = "{other}", former = [{{ key_file = "{one}" }}] }}\n'
+    way = hops(made, encrypt(one), encrypt(one), trail=replica)
+    way.here.run_until_caught_up()
+    way.here.cli("trail", "export", str(out))
+    wrong = asked("trail", "import", out, "--into", replica, "--trail-key", other)
+    assert wrong.returncode == 7 and "parcel 1 is encrypted by key" in wrong.stderr
+    assert asked("trail", "import", out, "--into", replica, "--trail-key", one).returncode == 0
+    way.there.run_until_caught_up()
+    made.assert_identical()
+    made.source.execute(f"ALTER TABLE item ADD COLUMN more VARCHAR(100) NOT NULL DEFAULT '{WORDS}'")
+    made.source.execute(
+        f"UPDATE item SET words = '{WORDS} again' WHERE id % 2 = 0", "DELETE FROM item WHERE id % 3 = 0"
+    )
+    capturing(made, changed)
+    way.here.cli("trail", "rekey")
+    way.here.run_until_caught_up()
+    way.here.cli("trail", "export", str(out))
+    applying(made, replica, changed)
+    taken = asked("trail", "import", out, "--into", replica, "--trail-key", other, "--trail-key", one)
+    assert taken.returncode == 0, taken.stderr
+    way.there.run_until_caught_up()
+    made.assert_identical()
+    assert asked("trail", "check", replica).returncode == 0
+    assert files_with_rows(made.directory) == files_with_rows(tmp_path) == []
 
 
 @pytest.mark.quick

@@ -84,6 +84,39 @@ def test_there_and_back_in_the_words_of_the_command_line(home, writer, call):
     assert call("check", replica).code == 0 and call("ls", replica).out.count(".segment") == len(lines)
 
 
+def test_an_encrypted_trail_goes_by_its_job_and_is_opened_by_the_key_that_is_given(
+    home: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it nobody has opened a parcel, which is said; a key that is another's is refused, with one message."""
+    pytest.importorskip("cryptography")
+    trail, out = home / "shop/trail", home / "out"
+    key, other = home / "one.key", home / "other.key"
+    for number, path in enumerate((key, other)):
+        path.touch(mode=0o600)
+        path.write_bytes(bytes([number] * 32))
+    encrypt = {"current": {"key_file": str(key)}, "former": []}
+    with TrailWriter.open(trail, **trail_source.JOB, pack=False, encrypt=encrypt) as writer:
+        for table in (trail_source.ORDERS, trail_source.NOTES):
+            writer.schema(trail_source.definition(table))
+        write(writer, 1, 20)
+        assert call("export", home / "job.toml", out, "--size", "8kB").code == 0
+    assert call("import", out, "--check", "--trail-key", key).code == 0
+    told = call("import", out, "--check", "--trail-key", other)
+    assert told.code == 7 and "parcel 1 is encrypted by key" in told.err and told.err.count("which is not there") == 1
+    unopened = call("import", out, "--into", home / "unopened")
+    assert unopened.code == 0 and "nobody has opened one: --trail-key FILE" in unopened.err
+    monkeypatch.setenv("SHOP_TRAIL_KEY", key.read_bytes().hex())
+    told = call("import", out, "--into", home / "replica", "--trail-key-env", "SHOP_TRAIL_KEY")
+    assert (told.code, told.err) == (0, "")
+    same(trail, home / "replica")
+    assert call("check", home / "replica").code == 0
+    on = call("export", home / "unopened", home / "on")
+    assert on.code == 7 and "no key is known here" in on.err
+    assert call("export", home / "unopened", home / "on", "--trail-key", key).code == 0
+    assert call("import", home / "on", "--into", home / "third", "--trail-key", key).code == 0
+    same(trail, home / "third")
+
+
 def test_json_is_the_only_thing_on_stdout(home, writer, call):
     out, replica = home / "out", home / "replica"
     made = json.loads(call("export", home / "job.toml", out, "--size", "8kB", "--json").out)

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import ConfigError, ParcelDamaged, ParcelMissing, ParcelRefused, TrailCorrupt, TrailError
+from anabranch.errors import (
+    ConfigError,
+    ParcelDamaged,
+    ParcelMissing,
+    ParcelRefused,
+    TrailCorrupt,
+    TrailError,
+    TrailKeyMissing,
+)
 from anabranch.trail import exports, parcel
 from anabranch.trail.exporting import Exporter
 from anabranch.trail.format import ENCRYPTED
@@ -362,11 +370,11 @@ def test_a_medium_without_links_and_with_files_of_others_is_read(paths):
     same(trail, copy)
 
 
-def test_a_trail_that_is_encrypted_is_not_exported(paths: tuple[Path, Path, Path]) -> None:
+def test_a_trail_that_is_encrypted_is_not_exported_without_a_key(paths: tuple[Path, Path, Path]) -> None:
     trail, out, _ = paths
     said = json.loads((trail / "trail.json").read_text())
     (trail / "trail.json").write_text(json.dumps(said | {"format": ENCRYPTED}))
     before = sorted(os.listdir(out))
-    with pytest.raises(TrailError, match="the trail is encrypted"):
+    with pytest.raises(TrailKeyMissing, match="is encrypted, and no key is known here"):
         export(trail, out)
     assert sorted(os.listdir(out)) == before
