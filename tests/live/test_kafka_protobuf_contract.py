@@ -1,175 +1,58 @@
-"""Messages in Protobuf at a real Kafka, read by the client's own deserializer, with a registry that follows the published
-interface (`rigs/schema_registry.py`), which has protoc judge each schema."""
+"""Numbers of Protobuf's fields at a real Kafka: one stays with its column, and is nobody else's ever again.
+
+The registry follows the published interface (`rigs/schema_registry.py`), and has protoc judge each schema. What does not live
+here: what messages have (test_kafka_registered_contract.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf.json_format import MessageToDict
 
-from anabranch.connectors.kafka.target import KafkaTarget
-from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.registered import registered
-from anabranch.contracts import PreflightContext
-from anabranch.errors import TargetUnavailable
-from anabranch.model.checks import CheckVerdict
-from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.endpoint import Endpoint
-from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.appended import ChangeBatch
-from anabranch.rows.chunk import Op
+from anabranch import failpoints
 from anabranch.rows.messages.protobuf.text import numbers_in
-from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.protobuf_schemas import message_class
+from rigs.registered_messages import Registered
 from rigs.scenario import Scenario
-from rigs.scenario_kafka import committed, to_kafka
-from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
-
-TABLE = table("a")
-COLUMNS = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
-CONTEXT = PreflightContext(JOB, {}, {}, {TABLE.source: TABLE})
+from rigs.schema_registry import PASSWORD, schema_registry
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[SchemaRegistry]:
+def of(kafka: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registered]:
     monkeypatch.setenv("REGISTRY_PASSWORD", PASSWORD)
-    with schema_registry() as made:
-        yield made
+    with schema_registry() as registry:
+        yield Registered("protobuf", kafka, registry)
 
 
 @pytest.fixture
-def target(kafka: Server, registry: SchemaRegistry) -> Iterator[KafkaTarget]:
-    options = KafkaTargetOptions(topic=unique_name("topic") + ".{table}", format="protobuf", registry=registry.url)
-    made = KafkaTarget(Endpoint("kafka", kafka.host, kafka.port, "", ""), options)
-    with closing(made.store()) as store:
-        store.jobs.save_job(JOB, {"uuid": "1"})
-        with closing(made.change_tables(RULES)) as topics:
-            topics.begin(JOB, "1", [(TableSchema(TABLE.source, COLUMNS), TABLE)], 0, 0)
-        yield made
-        store.jobs.drop(JOB)
-
-
-def test_kafka_has_each_message_with_the_number_of_its_schema(target: KafkaTarget, registry: SchemaRegistry) -> None:
-    epochs = Epochs(AppendSubject(target, list))
-    registry.answers = 503, {"error_code": 50003, "message": "no primary"}
-    batch = ChangeBatch([transaction(1)], [changes(TABLE, (Op.INSERT, 1, 0, 7, "ä"), (Op.DELETE, 1, 1, 7, "ä"))])
-    with pytest.raises(TargetUnavailable, match="no primary"):
-        epochs.do(batch)
-    epochs.appender.rollback()
-    registry.answers = None
-    epochs.do(batch)
-    registry.answers = 503, {"error_code": 50003, "message": "no primary"}
-    epochs.now = epochs.appender.claim(JOB, "another owner")
-    with pytest.raises(TargetUnavailable, match="no primary"):
-        epochs.do(ChangeBatch([transaction(2)], [changes(TABLE, (Op.INSERT, 2, 0, 8, "b"))]))
-    epochs.appender.rollback()
-    registry.answers = None
-    epochs.do(ChangeBatch([transaction(2)], [changes(TABLE, (Op.INSERT, 2, 0, 8, "b"))]))
-    epochs.appender.close()
-    topic = target.options.topic.format(table="a")
-    read = [[_read(registry, topic, part) for part in one] for one in committed(target.endpoint, topic)]
-    assert [key.id for key, _ in read] == [7, 7, 7, 8]
-    told = [value and (value.op, _row(value, "before"), _row(value, "after")) for _, value in read]
-    row = {"id": "7", "word": "ä"}
-    assert told == [("c", None, row), ("d", row, None), None, ("c", None, {"id": "8", "word": "b"})]
-    assert registry.subjects == {f"{topic}-key": [1], f"{topic}-value": [2]}, "the same schema after all"
-
-
-def test_preflight_asks_the_registry_and_registers_nothing(target: KafkaTarget, registry: SchemaRegistry) -> None:
-    (fine,) = registered(target.options, target.endpoint, CONTEXT, {})
-    assert (fine.verdict, registry.schemas) == (CheckVerdict.OK, [])
-    topic = target.options.topic.format(table="a")
-    package = topic.replace("-", "_")
-    registry.schemas.append(f'syntax = "proto3"; package {package}; message Key {{ string id = 1; }}')
-    registry.subjects[f"{topic}-key"], registry.kinds = [1], {1: "PROTOBUF"}
-    (other,) = registered(target.options, target.endpoint, CONTEXT, {})
-    assert other.verdict == CheckVerdict.FAILED and f"{topic}-key" in other.message
-    registry.kinds.clear()
-    (avro,) = registered(target.options, target.endpoint, CONTEXT, {})
-    assert avro.verdict == CheckVerdict.FAILED and "has schemas of AVRO" in avro.message
-
-
-TYPED = (
-    "CREATE TABLE typed (id INT UNSIGNED PRIMARY KEY, price DECIMAL(10,2), at DATETIME(6), seen TIMESTAMP NULL, day DATE, "
-    "lasts TIME, born YEAR, state ENUM('new','paid'), flags BIT(10), data JSON, raw BLOB, place POINT, big BIGINT UNSIGNED, "
-    "note TEXT, none INT, `größe cm` DOUBLE)"
-)
-ROW = (
-    "(4294967295, -1.50, '2024-02-29 12:00:00.000001', '2024-02-29 12:00:00', '1969-12-31', '-01:00:00', 2024, 'paid', "
-    "b'1000000001', '{\"a\": 1}', x'00ff', ST_GeomFromText('POINT(1 2)'), 18446744073709551615, '', NULL, 0)"
-)
-
-
-def test_kafka_has_in_protobuf_what_a_mysql_has(
+def made(
+    of: Registered,
     source_database: Callable[[Server], Database],
     target_database: Database,
     mysql: Server,
-    kafka: Server,
-    registry: SchemaRegistry,
     tmp_path: Path,
-) -> None:
+) -> Iterator[Scenario]:
+    """Set up a job whose steps share nothing but its state, as processes do."""
     made = Scenario(source_database(mysql), target_database, tmp_path, name=unique_name("job"))
-    options = f'topic = "{{job}}.{{table}}"\nformat = "protobuf"\ndecimal = "precise"\nregistry = "{registry.url}"'
-    to_kafka(made, kafka, options=options)
-    made.source.execute(TYPED)
-    here = JobHere(made)
-    here.load()
-    made.source.execute(f"INSERT INTO typed VALUES {ROW}", "UPDATE typed SET price = NULL", "DELETE FROM typed")
-    here.stream()
-    topic = f"{made.name}.typed"
-    read = committed(Endpoint("kafka", kafka.host, kafka.port, "", ""), topic)
-    made.close()
-    values = [_read(registry, topic, value) for _, value in read]
-    assert [_read(registry, topic, key).id for key, _ in read] == [2**32 - 1] * 4
-    assert [value and value.op for value in values] == ["c", "u", "d", None]
-    insert, update, delete, _ = values
-    assert (insert.source.connector, insert.source.table) == ("mysql", "typed")
-    assert update.before == insert.after and not update.after.HasField("price") and delete.before == update.after
-    row = insert.after
-    price = row.price
-    assert Decimal(int.from_bytes(price.value, "big", signed=True)).scaleb(-price.scale) == Decimal("-1.50")
-    assert (price.precision, len(row.place.wkb), row.note, row.HasField("note")) == (10, 21, "", True)
-    found = {one.json_name: getattr(row, one.name) for one in row.DESCRIPTOR.fields
-             if not one.has_presence or row.HasField(one.name)}  # fmt: skip
-    del found["price"], found["place"], found["note"]
-    assert found == {
-        "id": 2**32 - 1,
-        "at": 1709208000000001,
-        "seen": "2024-02-29T12:00:00Z",
-        "day": -1,
-        "lasts": -3_600_000_000,
-        "born": 2024,
-        "state": "paid",
-        "flags": b"\x01\x02",
-        "data": '{"a": 1}',
-        "raw": b"\x00\xff",
-        "big": 2**64 - 1,
-        "größe cm": 0.0,
-    }
-
-
-def test_numbers_stay_with_their_columns_over_changes_and_over_processes(
-    source_database: Callable[[Server], Database],
-    target_database: Database,
-    mysql: Server,
-    kafka: Server,
-    registry: SchemaRegistry,
-    tmp_path: Path,
-) -> None:
-    """Each step is in a process of its own: one that has only noted what the numbers are, and one that registers them."""
-    made = Scenario(source_database(mysql), target_database, tmp_path, name=unique_name("job"))
-    to_kafka(made, kafka, options=f'topic = "{{job}}.{{table}}"\nformat = "protobuf"\nregistry = "{registry.url}"')
+    of.write_job(made)
     made.source.execute("CREATE TABLE item (id INT PRIMARY KEY, a INT, b INT)")
+    yield made
+    made.close()
+
+
+def _latest(of: Registered, topic: str) -> str:
+    return of.registry.schemas[of.registry.subjects[f"{topic}-value"][-1] - 1]
+
+
+def _numbers(of: Registered, topic: str) -> dict[str, int]:
+    return dict(numbers_in(_latest(of, topic))["Value"].fields)
+
+
+def test_numbers_stay_with_their_columns_over_changes_and_over_processes(made: Scenario, of: Registered) -> None:
     JobHere(made).load()
     topic = f"{made.name}.item"
     steps = [
@@ -188,64 +71,63 @@ def test_numbers_stay_with_their_columns_over_changes_and_over_processes(
             f"INSERT INTO item (id, {', '.join(list(numbers)[1:])}) VALUES {(at, *list(numbers.values())[1:])}"
         )
         JobHere(made).stream()
-        latest = registry.schemas[registry.subjects[f"{topic}-value"][-1] - 1]
-        assert dict(numbers_in(latest)["Value"].fields) == numbers, statement
-    read = committed(Endpoint("kafka", kafka.host, kafka.port, "", ""), topic)
-    for at, ((_, value), (_, numbers)) in enumerate(zip(read, steps, strict=True)):
-        row = _read(registry, topic, value).after
-        assert row.id == at and all(getattr(row, name) == number for name, number in list(numbers.items())[1:])
+        assert _numbers(of, topic) == numbers, statement
+    for at, ((_, value), (_, numbers)) in enumerate(zip(of.read(topic), steps, strict=True)):
+        assert value["after"] == numbers | {"id": at}
     made.source.execute("ALTER TABLE item RENAME COLUMN c TO d", "INSERT INTO item (id, d) VALUES (99, 4)")
     JobHere(made).stream()
-    made.close()
-    latest = registry.schemas[registry.subjects[f"{topic}-value"][-1] - 1]
-    assert dict(numbers_in(latest)["Value"].fields) == {"id": 1, "a": 3, "d": 4, "b": 6} and "reserved 2, 5;" in latest
+    assert _numbers(of, topic) == {"id": 1, "a": 3, "d": 4, "b": 6} and "reserved 2, 5;" in _latest(of, topic)
 
 
-def test_a_definition_that_the_registry_refuses_parks_its_table_alone(
-    source_database: Callable[[Server], Database],
-    target_database: Database,
-    mysql: Server,
-    kafka: Server,
-    registry: SchemaRegistry,
-    tmp_path: Path,
+@pytest.mark.parametrize("initial_load", [False, True], ids=["changes", "initial_load"])
+def test_a_number_is_never_another_columns_behind_a_lost_registry_or_another_beginning(
+    made: Scenario, of: Registered, initial_load: bool
 ) -> None:
-    made = Scenario(source_database(mysql), target_database, tmp_path, name=unique_name("job"))
-    to_kafka(made, kafka, options=f'topic = "{{job}}.{{table}}"\nformat = "protobuf"\nregistry = "{registry.url}"')
-    names = ("refused", "widened", "taken", "wider")
-    for name in names:
-        made.source.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, `a-b` INT)")
-    here = JobHere(made)
-    here.load()
-    made.source.execute(*(f"INSERT INTO {name} VALUES (1, 1, 1)" for name in names))
-    made.source.execute("ALTER TABLE refused MODIFY v VARCHAR(20)", "ALTER TABLE widened MODIFY id BIGINT")
-    made.source.execute("ALTER TABLE taken ADD a_b INT", "ALTER TABLE wider MODIFY v BIGINT")
-    made.source.execute(*(f"UPDATE {name} SET v = 2" for name in names))
-    here.stream()
-    (told,) = here.job.status()["targets"]
-    tables = {one["source"].rpartition(".")[2]: one["state"] for one in told["tables"]}
-    endpoint = Endpoint("kafka", kafka.host, kafka.port, "", "")
-    counts = {name: len(committed(endpoint, f"{made.name}.{name}")) for name in names}
-    made.close()
-    assert {name: tables[name] for name in names} == {
-        "refused": "parked",
-        "widened": "parked",
-        "taken": "streaming",
-        "wider": "streaming",
-    }
-    assert counts == {"refused": 1, "widened": 1, "taken": 2, "wider": 2}
+    registry, topic = of.registry, f"{made.name}.item"
+    registry.levels[""] = "NONE"  # so that nobody but the job looks at types
+    types: dict[int, str] = {}
 
+    def written(row: str) -> dict[str, int]:
+        """Let a process write a row, and hold the types of its schema against those that numbers had before."""
+        made.source.execute(f"REPLACE INTO item VALUES ({row})")
+        JobHere(made).stream()
+        found = numbers_in(_latest(of, topic))["Value"]
+        for name, number in found.fields.items():
+            assert types.setdefault(number, found.types[name]) == found.types[name], f"{name} has number {number}"
+        return dict(found.fields)
 
-def _read(registry: SchemaRegistry, topic: str, message: bytes | None) -> Any:
-    """Return a message as the client's deserializer has it, with the class of the schema that its number names."""
-    if message is None:
-        return None
-    kind = message_class(registry.schemas[int.from_bytes(message[1:5], "big") - 1])
-    read = ProtobufDeserializer(kind, {"use.deprecated.format": False})
-    return read(message, SerializationContext(topic, MessageField.VALUE))
+    def replace_column(type: str, is_followed: bool = True) -> None:
+        """Drop column `a`, and add another one of its name. `is_followed`: while the job runs."""
+        made.source.execute("ALTER TABLE item DROP a")
+        if is_followed:
+            JobHere(made).stream()
+        made.source.execute(f"ALTER TABLE item ADD a {type}")
 
+    def begin_again() -> None:
+        """Begin the job anew, behind what the topics have."""
+        JobHere(made).job.drop(execute=True)
+        of.write_job(made, f'topics = "existing"\ninitial_load = {str(initial_load).lower()}')
+        JobHere(made).load()
 
-def _row(envelope: Any, which: str) -> dict[str, Any] | None:
-    if not envelope.HasField(which):
-        return None
-    found: dict[str, Any] = MessageToDict(getattr(envelope, which))
-    return found
+    of.write_job(made, f"initial_load = {str(initial_load).lower()}")
+    made.source.execute("INSERT INTO item VALUES (0, 0, 0)")
+    JobHere(made).load()
+    assert written("1, 1, 1") == {"id": 1, "a": 2, "b": 3}
+    replace_column("DOUBLE")
+    JobHere(made).stream()
+    assert written("2, 2, 0.5") == {"id": 1, "b": 3, "a": 4}
+    begin_again()
+    assert written("3, 3, 0.5") == {"id": 1, "b": 3, "a": 4}
+    registry.subjects.clear()  # what the registry had is lost, and the state has it all the same
+    assert written("4, 4, 0.5") == {"id": 1, "b": 3, "a": 4}
+    registry.subjects.clear()
+    replace_column("INT")
+    failpoints.arm({failpoints.VARIABLE: "apply.saved=raise"})
+    with pytest.raises(failpoints.FailpointReached):
+        JobHere(made).stream()
+    failpoints.arm({})
+    assert written("5, 5, 5") == {"id": 1, "b": 3, "a": 5}
+    JobHere(made).job.drop(execute=True)
+    replace_column("DOUBLE", is_followed=False)
+    begin_again()
+    assert written("6, 6, 0.5") == {"id": 1, "b": 3, "a": 6}

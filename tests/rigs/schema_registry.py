@@ -1,4 +1,4 @@
-"""A schema registry of a test: a small HTTP server that follows the published interface, and no more of it than a job asks.
+"""A schema registry of a test: a small HTTP server that follows the published interface, as far as a job and its readers ask.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html. It is nobody's product: what it shows is that the
 job keeps to the interface. In Avro compatible is what is equal to the former schema, or adds nothing but fields with defaults;
@@ -54,6 +54,8 @@ class SchemaRegistry:
             return self.refused[1], {"error_code": self.refused[1], "message": "refused"}
         if (method, parts) == ("GET", ["schemas", "types"]):
             return 200, ["JSON", "PROTOBUF", "AVRO"]
+        if (method, parts[:2]) == ("GET", ["schemas", "ids"]):  # what readers ask
+            return 200, self._told(int(parts[2].partition("?")[0]))
         if (method, parts[0]) == ("GET", "config"):
             return self._config(parts[1:])
         subject, rest = (parts[2], parts[3:]) if parts[0] == "compatibility" else (parts[1], parts[2:])

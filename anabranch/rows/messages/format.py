@@ -94,8 +94,8 @@ class Settings:
     followed by one. `decimal`: `string` or `precise`. `types`: the names of the types of a table's columns, as the source
     spells them where that is known. `schema_id`: makes a schema known under a subject's name and returns its number; None where
     no registry is named; `latest`: the latest schema of a subject, None where it has none. `fields`: the numbers of the
-    fields of a table's columns, None where nobody has noted them. `named`: what schemas of a table's messages are named by,
-    None: as its topic."""
+    fields of a table's columns, None where nobody has noted them; `note_fields` hears of others that messages now have.
+    `named`: what schemas of a table's messages are named by, None: as its topic."""
 
     job: str
     source: str
@@ -109,6 +109,7 @@ class Settings:
     schema_id: Callable[[str, str], int] | None = None
     latest: Callable[[str], str | None] = lambda subject: None
     fields: Callable[[TargetTable], Numbers | None] = lambda table: None
+    note_fields: Callable[[TargetTable, Numbers], None] = lambda table, numbers: None
     named: Callable[[TargetTable], str] | None = None
 
     def name_of(self, table: TargetTable) -> str:

@@ -22,6 +22,7 @@ from anabranch.rows.messages.avro.schemas import avro_text
 from anabranch.rows.messages.format import Settings
 from anabranch.rows.messages.formats import TEXTS, format_of
 from anabranch.rows.messages.protobuf.numbers import Numbers
+from anabranch.rows.messages.protobuf.text import numbers_in
 from anabranch.rows.net import TargetTable
 from rigs.schema_registry import PASSWORD, SchemaRegistry, schema_registry
 
@@ -35,6 +36,9 @@ Defined = dict[str, LogicalType]
 def there() -> Iterator[SchemaRegistry]:
     with schema_registry() as made:
         yield made
+
+
+AGAIN = ColumnDropped("x"), ColumnAdded("x")
 
 
 def table(columns: Defined) -> TargetTable:
@@ -139,6 +143,34 @@ def test_numbers_of_protobuf_are_those_that_the_registry_knows_or_that_were_note
         ColumnRenamed("c", "b"),
     )
     assert alter(there, again, format="protobuf", noted=found) == Numbers({"id": 1, "c": 3, "b": 4}, 4)
+
+
+def test_a_number_that_anybody_had_is_not_given_again(there: SchemaRegistry) -> None:
+    """Another writer has numbers that the job does not know, and a registry that was lost has none that the job knows."""
+    noted = Numbers({"id": 1, "b": 3}, 3)
+    change = altered({"id": INT, "b": WORD}, {"id": INT, "b": WORD, "c": INT}, ColumnAdded("c"))
+    assert alter(there, change, format="protobuf", noted=noted) == Numbers({"id": 1, "b": 3, "c": 4}, 4)
+    wider = replace(noted, fields={**noted.fields, "x": 6}, highest=6)
+    others = altered({"id": INT, "b": WORD, "x": INT}, {"id": INT, "b": WORD}, ColumnDropped("x"))
+    alter(there, others, format="protobuf", noted=wider)
+    assert alter(there, change, format="protobuf", noted=noted) == Numbers({"id": 1, "b": 3, "c": 7}, 7)
+    there.subjects.clear()
+    known = Numbers({"id": 1, "b": 3, "x": 6}, 8)
+    there_again = altered({"id": INT, "b": WORD, "x": INT}, {"id": INT, "b": WORD, "x": WORD}, *AGAIN)
+    assert alter(there, there_again, format="protobuf", noted=known) == Numbers({"id": 1, "b": 3, "x": 9}, 9)
+
+
+def test_a_column_of_a_known_name_and_another_type_is_another_one_where_the_registry_alone_knows(
+    there: SchemaRegistry,
+) -> None:
+    first = altered({"id": INT, "a": INT, "b": INT}, {"id": INT, "a": INT, "b": INT, "c": INT}, ColumnAdded("c"))
+    alter(there, first, format="protobuf")
+    registry = Registry(there.url, env={"REGISTRY_PASSWORD": PASSWORD}, format="protobuf")
+    settings = Settings("j", "mysql", "", lambda one: "shop.item", schema_id=registry.number, latest=registry.latest)
+    anew = table({"id": INT, "a": WORD, "b": WIDE})
+    *_, (subject, text) = TEXTS["protobuf"](settings, anew)
+    assert numbers_in(text)["Value"] == Numbers({"id": 1, "a": 4, "b": 3}, 4) and "reserved 2;" in text
+    assert registry.fits(subject, text)
 
 
 def test_a_type_whose_bytes_stay_goes_on_in_protobuf_and_another_one_parks_its_table(there: SchemaRegistry) -> None:

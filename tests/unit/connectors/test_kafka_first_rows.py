@@ -16,12 +16,13 @@ from anabranch.model.endpoint import Endpoint
 
 
 @pytest.mark.parametrize(
-    ("format", "is_taken"), [("plain", True), ("debezium", True), ("exbase", False), ("avro", False)]
+    ("format", "is_taken"),
+    [("plain", True), ("debezium", True), ("exbase", False), ("avro", True), ("protobuf", True)],
 )
 def test_formats_without_a_word_for_such_rows_are_refused(
-    format: Literal["plain", "debezium", "exbase", "avro"], is_taken: bool
+    format: Literal["plain", "debezium", "exbase", "avro", "protobuf"], is_taken: bool
 ) -> None:
-    registry = "http://127.0.0.1:1" if format == "avro" else ""
+    registry = "http://127.0.0.1:1" if format in ("avro", "protobuf") else ""
     options = KafkaTargetOptions(format=format, initial_load=True, registry=registry)
     with nullcontext() if is_taken else pytest.raises(ConfigError, match="has no message for rows that are there"):
         refuse_options(options)

@@ -39,6 +39,7 @@ from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.messages.format import Format
+from anabranch.rows.messages.protobuf.numbers import Numbers
 from anabranch.rows.net import TargetTable
 
 LOOK_S, LOOK_SHARE = 5.0, 20  # topics are looked at again after so long, or so many times as long as a look took
@@ -254,9 +255,16 @@ class KafkaAppender:
         found = self._look_at_topics(noted)
         registry = self._registry or registry_of(self._options, self._endpoint)
         self._registry = registry  # which goes on knowing its schemas
-        self._format = format_for(self._options, self._job, changing.records.there, self._registry)
+        there = changing.records.there
+        self._format = format_for(self._options, self._job, there, self._registry, self._note_fields)
         limits = {name: one.largest for name, one in found.items()}
         self._producing = Producing(self._options, noted, limits)
+
+    def _note_fields(self, table: TargetTable, numbers: Numbers) -> None:
+        """Note with the open epoch which numbers its messages have; a change of the definition in the same epoch has the last
+        word."""
+        for key, value in forms.fields_values(table.source, numbers).items():
+            self._changes.setdefault(key, value)
 
     def _look_at_topics(self, noted: Mapping[str, forms.NotedTopic]) -> Mapping[str, FoundTopic]:
         """Return the topics as they are. Raises TargetError for those that are not what they were."""

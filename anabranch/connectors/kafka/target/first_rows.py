@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +19,11 @@ from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changing
-from anabranch.connectors.kafka.target.formats import format_for
+from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.names import topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
+from anabranch.connectors.kafka.target.records import Key, Value
 from anabranch.connectors.kafka.target.store import require_same
 from anabranch.connectors.kafka.target.topics import found_topics, refuse_changed
 from anabranch.errors import AnabranchError, TargetError, TargetUnavailable
@@ -28,6 +31,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.appended import ChangeBatch, Committed, TableChanges
 from anabranch.rows.chunk import Op
+from anabranch.rows.messages.format import Format, Messages
+from anabranch.rows.messages.protobuf.numbers import Numbers
 from anabranch.rows.net import TargetTable
 
 TOO_LONG = "raise [target.options] transaction_timeout_s, and transaction.max.timeout.ms of the brokers"
@@ -55,17 +60,23 @@ class KafkaFirstRows:
             noted = forms.topics_of(changing.records.there)
             found = found_topics(self._endpoint, noted)
             refuse_changed(noted, found)
-            made = format_for(self._options, job, changing.records.there)
+            fields: dict[Key, Value | None] = {}
+            registry = registry_of(self._options, self._endpoint)
+            made = format_for(self._options, job, changing.records.there, registry, partial(_note_fields, fields))
             producing = Producing(self._options, noted, {name: one.largest for name, one in found.items()})
             producing.begin()
-            began, count = time.monotonic(), 0
+            told = _told(made, table, place, rows)
+            # The first messages have the schemas registered: a registry that is away, or refuses them, meets no open
+            # transaction.
+            first, count = list(islice(told, 1)), 0
+            began = time.monotonic()
             try:
                 producer.begin_transaction()
-                for block in rows:
-                    producing.produce(producer, made.messages(_batch(table, place, block, count)))
-                    count += len(block)
+                for size, messages in chain(first, told):
+                    producing.produce(producer, messages)
+                    count += size
                 topic = topic_name(self._options.topic, job, table.target)
-                changes = {**forms.table_values(after(count)), forms.first_rows_key(topic): {}}
+                changes = {**forms.table_values(after(count)), **fields, forms.first_rows_key(topic): {}}
                 changing.write(changes)
                 changing.commit(changes)
             except KafkaException as error:
@@ -89,6 +100,20 @@ class KafkaFirstRows:
         return TargetUnavailable(
             "another process has written the job's state while a table was loaded", hint="try again"
         )
+
+
+def _told(
+    made: Format, table: TargetTable, place: Committed, rows: Iterator[pa.Table]
+) -> Iterator[tuple[int, Messages]]:
+    """Yield the messages of rows block by block, each time with the number of rows."""
+    count = 0
+    for block in rows:
+        yield len(block), made.messages(_batch(table, place, block, count))
+        count += len(block)
+
+
+def _note_fields(fields: dict[Key, Value | None], table: TargetTable, numbers: Numbers) -> None:
+    fields |= forms.fields_values(table.source, numbers)
 
 
 def _batch(table: TargetTable, place: Committed, rows: pa.Table, count: int) -> ChangeBatch:

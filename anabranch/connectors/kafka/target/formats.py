@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target.names import topic_name, transactions_topic
@@ -18,20 +19,28 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.messages.format import Format, Settings
 from anabranch.rows.messages.formats import format_of
+from anabranch.rows.messages.protobuf.numbers import Numbers
 from anabranch.rows.net import TargetTable
 
 _PER_TABLE = re.compile(r"\{(?:schema|table)\}")
+NoteFields = Callable[[TargetTable, Numbers], None]
 REGISTRY_HINT = (
     'format = "avro" or "protobuf", and [target.options] registry, the address of a schema registry, need each other'
 )
 
 
 def format_for(
-    options: KafkaTargetOptions, job: str, records: Mapping[Key, Value], registry: Registry | None = None
+    options: KafkaTargetOptions,
+    job: str,
+    records: Mapping[Key, Value],
+    registry: Registry | None = None,
+    note_fields: NoteFields | None = None,
 ) -> Format:
-    """Return the format. `records`: the job's state, which tells its source. Raises ConfigError for options that it has not."""
+    """Return the format. `records`: the job's state, which tells its source. `note_fields`: as of Settings. Raises ConfigError
+    for options that it has not."""
     refuse_options(options)
-    return format_of(options.format, settings_of(options, job, records, registry))
+    made = settings_of(options, job, records, registry)
+    return format_of(options.format, made if note_fields is None else replace(made, note_fields=note_fields))
 
 
 def settings_of(
@@ -90,8 +99,8 @@ def refuse_options(options: KafkaTargetOptions) -> None:
     if options.initial_load and options.is_single:
         what = 'mode = "single" has whole transactions in their order, and initial_load tables of several moments'
         raise ConfigError(what, hint="leave out one of the two")
-    if options.initial_load and options.format not in ("plain", "debezium"):
-        hint = 'initial_load = false, or format = "plain" or "debezium"'
+    if options.initial_load and options.format == "exbase":
+        hint = "initial_load = false, or another format, which all have such a message"
         raise ConfigError(f"{chosen} has no message for rows that are there when a job begins", hint=hint)
     if (options.format == "plain" or options.is_registered) and options.transactions:
         hint = "each message has the header anabranch.transaction; other formats have such a topic"

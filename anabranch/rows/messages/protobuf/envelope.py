@@ -43,6 +43,16 @@ class _Side:
     write: Write
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides of a table. `numbers`: of the fields of its columns; `noted`: those that were noted when these were found."""
+
+    noted: Numbers | None
+    numbers: Numbers
+    key: _Side
+    value: _Side
+
+
 class ProtobufFormat:
     """Makes messages of `debezium`, and writes them in Protobuf. Asks for the number of a schema once for each table and its
     fields' numbers."""
@@ -54,7 +64,7 @@ class ProtobufFormat:
             raise ConfigError('format = "protobuf" has no topic of transactions', hint='format = "debezium" has it')
         self._settings, self._schema_id, self._writer = settings, settings.schema_id, _library()
         self._json = DebeziumFormat(replace(settings, schema=False))
-        self._sides: dict[tuple[str, TargetTable], tuple[Numbers | None, _Side, _Side]] = {}
+        self._sides: dict[tuple[str, TargetTable], _Sides] = {}
 
     def check(self, tables: Sequence[TargetTable]) -> list[str]:
         unnamed = [
@@ -86,12 +96,16 @@ class ProtobufFormat:
         assert table is not None, "there are no messages of transactions"
         noted = self._settings.fields(table)
         known = self._sides.get((topic, table))
-        if known is None or known[0] != noted:
+        if known is None or noted not in (known.noted, known.numbers):
             both = list(subjects(self._settings, table))
-            found = {subject: self._side(subject, file) for subject, file in files(self._settings, both, table)}
+            made = dict(files(self._settings, both, table))
+            found = {subject: self._side(subject, file) for subject, file in made.items()}
             key, value = (subject for subject, _ in both)
-            known = self._sides[topic, table] = noted, found.get(key, _NO_KEY), found[value]
-        return known[1:]
+            (numbers,) = (one.numbers for one in made[value].messages if one.name == ROW)
+            known = self._sides[topic, table] = _Sides(noted, numbers, found.get(key, _NO_KEY), found[value])
+        if known.numbers != noted:  # as long as they are not committed, for an epoch may be taken back
+            self._settings.note_fields(table, known.numbers)
+        return known.key, known.value
 
     def _side(self, subject: str, file: File) -> _Side:
         number = self._schema_id(subject, text_of(file))
@@ -123,11 +137,19 @@ def files(settings: Settings, found: Iterable[tuple[str, Schema]], table: Target
     TargetError for a subject whose latest schema is not one of ours."""
     for subject, schema in found:
         if schema["fields"]:
-            known = _latest(settings, subject)
-            noted = settings.fields(table)
-            if noted is not None and subject.endswith("-value"):
-                known[ROW] = noted
-            yield subject, file_of(_with_unsigned(schema, table, settings.decimal), known)
+            known, own = _latest(settings, subject), _with_unsigned(schema, table, settings.decimal)
+            if subject.endswith("-value"):
+                known[ROW] = _numbers(settings.fields(table), known.get(ROW, Numbers()), own)
+            yield subject, file_of(own, known)
+
+
+def _numbers(noted: Numbers | None, latest: Numbers, schema: Schema) -> Numbers:
+    """Return the numbers that columns have already: those that are noted, which say of each column whether it is the same one;
+    else those of the latest schema, whose columns are known by name and type. No number of the other is given again."""
+    if noted is not None:
+        return noted.above(latest)
+    (row,) = (one for one in file_of(schema, {}).messages if one.name == ROW)
+    return latest.without_other({one.stands_for: one.type for one in row.fields})
 
 
 def texts(settings: Settings, table: TargetTable) -> Iterator[tuple[str, str]]:
@@ -138,10 +160,10 @@ def texts(settings: Settings, table: TargetTable) -> Iterator[tuple[str, str]]:
 
 def altered_fields(settings: Settings, change: AlteredTable) -> Numbers:
     """Return the numbers of the columns' fields behind a changed definition. Raises TargetError as `files` does."""
-    former = settings.fields(change.former_table)
-    if former is None:
-        *_, (subject, _) = subjects(settings, change.former_table)
-        former = _latest(settings, subject).get(ROW, Numbers())
+    *_, (subject, schema) = subjects(settings, change.former_table)
+    latest = _latest(settings, subject).get(ROW, Numbers())
+    own = _with_unsigned(schema, change.former_table, settings.decimal)
+    former = _numbers(settings.fields(change.former_table), latest, own)
     return numbers.altered(former.of(change.former_table.columns), change)
 
 

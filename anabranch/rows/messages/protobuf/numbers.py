@@ -7,22 +7,26 @@ column that goes leaves it to nobody. What does not live here: where numbers are
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.rows.altered import AlteredTable, ColumnAdded
 
 KEPT_BY_PROTOBUF = range(19000, 20000)
 HIGHEST = (1 << 29) - 1
+# https://protobuf.dev/programming-guides/proto3/#updating
+ALIKE = dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "varint") | {"bytes": "string"}
 _BORDERS = KEPT_BY_PROTOBUF.start, KEPT_BY_PROTOBUF.stop  # no range that is reserved goes across
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of fields by what the fields stand for (columns), and the highest number that any field has ever had."""
+    """Numbers of fields by what the fields stand for (columns), and the highest number that any field has ever had. `types`:
+    of the fields, where the numbers were read from a schema."""
 
     fields: Mapping[str, int] = field(default_factory=dict)
     highest: int = 0
+    types: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def of(self, names: Iterable[str]) -> Numbers:
         """Return the numbers of these: those that are known, then new ones."""
@@ -36,6 +40,20 @@ class Numbers:
         for name in missing:
             highest = found[name] = _behind(highest)
         return Numbers(found, highest)
+
+    def above(self, others: Numbers) -> Numbers:
+        """Return the same numbers; new ones will be behind those that others have had, too."""
+        return replace(self, highest=max(self.highest, others.highest))
+
+    def without_other(self, types: Mapping[str, str]) -> Numbers:
+        """Return the numbers without those of fields that had another type, as far as bytes of values tell: a column of that
+        name which has come since then is another one."""
+        kept = {
+            name: number
+            for name, number in self.fields.items()
+            if name not in types or name not in self.types or _bytes_of(self.types[name]) == _bytes_of(types[name])
+        }
+        return replace(self, fields=kept)
 
     def reserved(self) -> Iterator[tuple[int, int]]:
         """Yield first and last of each gap between numbers up to the highest one: numbers that no field has any more."""
@@ -51,6 +69,11 @@ class Numbers:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Numbers:
         return Numbers(dict(value["fields"]), value["highest"])
+
+
+def _bytes_of(type: str) -> str:
+    """Return a word for what the bytes of a type's values are, as compatibility of Protobuf has it."""
+    return ALIKE.get(type, type.lstrip("."))
 
 
 def _behind(highest: int) -> int:

@@ -115,7 +115,7 @@ class _Reading:
         return found
 
     def _message(self) -> Iterator[tuple[str, Numbers]]:
-        name, fields, highest = self._next(), dict[str, int](), 0
+        name, fields, types, highest = self._next(), dict[str, int](), dict[str, str](), 0
         self._expect(self._next(), "{")
         while (word := self._next()) != "}":
             if word == "message" and self._tokens[self._at + 1] == "{":
@@ -123,18 +123,19 @@ class _Reading:
             elif word == "reserved":
                 highest = max(highest, *_reserved(self._rest()))
             elif word != ";" and word != "option":
-                told, number = self._field([word, *self._rest()])
+                told, number, types[told] = self._field([word, *self._rest()])
                 fields[told] = number
             elif word == "option":
                 self._rest()
-        yield name, Numbers(fields, max(highest, *fields.values(), 0))
+        yield name, Numbers(fields, max(highest, *fields.values(), 0), types)
 
-    def _field(self, tokens: list[str]) -> tuple[str, int]:
+    def _field(self, tokens: list[str]) -> tuple[str, int, str]:
+        """Return a field's name in JSON, its number and its type."""
         if tokens[0] in _LABELS and tokens[2] != "=":
             tokens = tokens[1:]
         name, equals, number, *options = tokens[1:]
         self._expect(equals, "=")
-        return _json_name(options) or usual_json_name(name), int(number, 0)
+        return _json_name(options) or usual_json_name(name), int(number, 0), tokens[0]
 
     @staticmethod
     def _expect(found: str, wanted: str) -> None:
