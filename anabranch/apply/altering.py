@@ -71,6 +71,7 @@ from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
+REMEDY_OF_ROWS = f"{REMEDY}; with --keep-rows it goes on from here, once the target can be altered"
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
@@ -150,7 +151,7 @@ class Altering:
         barriers = [one for one in self._every(sequence) if one.table in states and _is_ahead(one, states[one.table])]
         for barrier in barriers:
             state = states[barrier.table]
-            decided = state.facts.decided if state.facts.asked == sequence else ()
+            decided = state.facts.decision(sequence)
             actions = progress.settings.actions(barrier.table)
             if decided:
                 actions = actions.answered(decided[0])
@@ -326,11 +327,11 @@ class Altering:
     def _park_behind(
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
     ) -> list[TableState]:
-        """Park tables that resume, for good: only a load brings them in."""
+        """Park tables that resume in front of the change: the trail is held for them no more."""
         reason = (
             f"{ALTERED}, and the target's cannot be: {why}; {self._remedy.format(table=barrier.table)} (at {sequence})"
         )
-        parked = {t: give_up_place(park(state, reason)) for t, state in states.items()}
+        parked = {t: park(give_up_place(s), reason, stood=s.facts.resumes) for t, s in states.items()}
         decided = Decided(
             parked[barrier.table], sequence, barrier.statement, Outcome.PARKED, why, self._rule(barrier.schema)
         )
@@ -382,14 +383,18 @@ class Altering:
         self, sequence: int, barriers: Mapping[TableId, Barrier], refused: Mapping[TableId, str]
     ) -> list[Parked]:
         found = []
-        for table in sorted(component(refused, schemas_of(self.progress))) if refused else ():
+        together = sorted(component(refused, schemas_of(self.progress))) if refused else []
+        is_through = all(self.progress.states[table].is_streaming for table in together)
+        stood = sequence - 1 if is_through and not appending(self.writer) else None
+        remedy = self._remedy if stood is None else REMEDY_OF_ROWS
+        for table in together:
             if table in refused:
                 why = f"{ALTERED}, and the target's cannot be: {refused[table]}"
             else:
                 why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
             rule = next(self._rule(barriers[one].schema) for one in (table, *refused) if one in barriers)
-            found.append(Parked(table, sequence, f"{why}; {self._remedy.format(table=table)}", statement, rule))
+            found.append(Parked(table, sequence, f"{why}; {remedy.format(table=table)}", statement, rule, stood))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
 

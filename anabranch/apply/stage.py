@@ -24,11 +24,14 @@ from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
 
 @dataclass(frozen=True)
 class Parked:
+    """`stood`: the sequence behind which the table could go on with its rows, as long as the trail has it."""
+
     table: TableId
     sequence: int
     reason: str
     statement: str
     rule: DdlRule = PARKS
+    stood: int | None = None
 
 
 @dataclass(frozen=True)

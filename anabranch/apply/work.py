@@ -117,7 +117,7 @@ class Work:
             if state is not None and not (self._has_joined(one.table, one.sequence) and self._is_newer(one)):
                 if not (state.is_parked and tells_dropped(state.reason) and tells_dropped(one.reason)):  # told once
                     self.decided.append(_decided(state, one, Outcome.PARKED))
-                self.states[one.table] = park(state, reason)
+                self.states[one.table] = park(state, reason, stood=one.stood)
         self.leave(one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked)
 
     def ignore(self, ignored: Iterable[Ignored]) -> None:

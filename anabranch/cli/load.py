@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli.ddl_plan_text import backlog_lines
 from anabranch.cli.options import Verb, job_argument, log_level, table_option, target_option
 
 if TYPE_CHECKING:
     from anabranch.job import Job
+    from anabranch.lifecycle.keeping_rows import Kept
+
+NOTHING_ALTERED = "no change of a definition is behind its place"
 
 
 @click.command(cls=Verb)
@@ -38,6 +43,12 @@ if TYPE_CHECKING:
     metavar="POSITION",
     help="Copy nothing: it has the rows of this place.",
 )
+@click.option(
+    "--keep-rows",
+    is_flag=True,
+    help="With --recreate: alter the target table, load nothing.",
+)
+@click.option("--plan", is_flag=True, help="With --keep-rows: show it, do nothing.")
 @log_level("info")
 def load(
     job: str,
@@ -48,14 +59,17 @@ def load(
     keep: bool,
     from_now: bool,
     place: str | None,
+    keep_rows: bool,
+    plan: bool,
 ) -> None:
     """Copy the tables that are not loaded yet.
 
     Resumes where it was stopped. With --table the others stream on: a table that streams already is taken out,
     emptied at the target, and joins the others when the stream has caught up with it. For --from-now nobody may
-    write to the table meanwhile; POSITION is of the trail or of the source's log. The last five options need --table.
+    write to the table meanwhile; POSITION is of the trail or of the source's log. --keep-rows is for a table that streams, or
+    is parked at a place that the trail has. The last seven options need --table.
     """
-    of_one = {"--recreate": recreate, "--with-children": with_children, "--keep": keep}
+    of_one = {"--recreate": recreate, "--with-children": with_children, "--keep": keep, "--keep-rows": keep_rows}
     vouched = {"--from-now": from_now, "--from": place is not None}
     for name, given in (of_one | vouched).items():
         if given and not table:
@@ -69,12 +83,46 @@ def load(
         raise click.UsageError(
             "--keep cannot be combined with --with-children: the child tables also have rows of others"
         )
+    if plan and not keep_rows:
+        raise click.UsageError("--plan needs --keep-rows; anabranch plan JOB is about the whole job")
+    if keep_rows and (with_children or not recreate):
+        raise click.UsageError(
+            "--keep-rows alters the table that is there: it needs --recreate, and goes with nothing else"
+        )
     from anabranch.job import Job
 
+    if table and keep_rows:
+        _keep_rows(Job.from_file(job).on(target), table, plan)
+        return
     if table and (from_now or place is not None):
         _vouch_for(Job.from_file(job).on(target), table, place)
         return
     Job.from_file(job).on(target).load(table=table, recreate=recreate, with_children=with_children, keep=keep)
+
+
+def _keep_rows(job: Job, table: str, plan: bool) -> None:
+    """Show what becomes of the table, or do it."""
+    if not plan:
+        click.echo("\n".join(kept_lines(job.keep_rows(table), "goes on")))
+        return
+    found, changes = job.plan_keep_rows(table)
+    click.echo("\n".join(kept_lines(found, "would go on")))
+    if found.after is not None:
+        click.echo("\n".join(backlog_lines(changes)) if changes else NOTHING_ALTERED)
+    if code := max((one.exit_code for one in changes), default=0):
+        raise SystemExit(code)
+
+
+def kept_lines(found: Kept, goes_on: str) -> Iterator[str]:
+    """Yield the lines that say which tables keep their rows, for people. `goes_on`: what they do."""
+    for state in found.states:
+        if found.after is None:
+            yield f"{state.source} {goes_on}: {state.target} keeps its rows, and gets what it lacks of indexes, keys and checks"
+        else:
+            yield (
+                f"{state.source} {goes_on} behind {found.after}: {state.target} keeps its rows,"
+                " and is altered by each change behind that"
+            )
 
 
 def _vouch_for(job: Job, table: str, place: str | None) -> None:

@@ -15,10 +15,13 @@ from anabranch.errors import ConfigError
 from anabranch.job.ddl_plan import DdlPlan, of_steps, steps_of
 from anabranch.model.column_changes import APPLY, ASK, PARK, STOP, ColumnChange, leaving_out
 from anabranch.model.ddl_changes import Outcome
+from anabranch.model.table_facts import KEEP_ROWS
+from anabranch.model.table_life import Life
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.opened import store_of
 
 if TYPE_CHECKING:
+    from anabranch.lifecycle.keeping_rows import Kept
     from anabranch.model.column_changes import TableActions
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
@@ -43,6 +46,21 @@ def plan_backlog(job: JobView) -> list[DdlPlan]:
         raise ConfigError(NOT_YET, job=job.config.name, hint="anabranch run JOB, or anabranch load JOB")
     with TrailReader(job.trail, name="ddl plan") as trail:
         return list(_Backlog(job, trail, checkpoint.position.sequence, states).plans())
+
+
+def plan_keeping(job: JobView, kept: Kept) -> list[DdlPlan]:
+    """Return a plan for each change that these tables come by if they keep their rows, in the order of the log."""
+    with store_of(job) as store:
+        checkpoint = store.jobs.checkpoint(job.config.name)
+        states = store.states.tables(job.config.name)
+    if checkpoint is None or kept.after is None:
+        return []
+    for one in kept.states:
+        facts = replace(one.facts, asked=kept.after + 1, decided=(KEEP_ROWS, ""))
+        states[one.source] = replace(one, state=Life.LOADING, facts=facts)
+    with TrailReader(job.trail, name="ddl plan") as trail:
+        found = _Backlog(job, trail, checkpoint.position.sequence, states).plans()
+        return [one for one in found if one.table in kept.tables]
 
 
 @dataclass
@@ -111,8 +129,8 @@ class _Backlog:
         if untold.dropped:
             kind = ColumnChange.RENAME_TABLE if untold.moved else ColumnChange.DROP_TABLE
             return DdlPlan(*known, *_whole(kind, actions))
-        if state.facts.asked == sequence and state.facts.decided:
-            actions = actions.answered(state.facts.decided[0])
+        if decided := state.facts.decision(sequence):
+            actions = actions.answered(decided[0])
         after = leaving_out(then, after, untold, actions)
         known = (barrier.statement, table, then, True, after)
         found = of_steps(

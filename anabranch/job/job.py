@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.config import load_job
-from anabranch.job.named import NamedJob
+from anabranch.job.definitions import DefinitionsJob
 from anabranch.model.ids import TableId
 from anabranch.view.job_view import check_filter
 
 if TYPE_CHECKING:
     from anabranch.cutover.report import CutoverReport
     from anabranch.job.bundle.archive import Bundle
-    from anabranch.job.ddl_plan import DdlPlan
     from anabranch.job.drill_plan import DrillPlan
     from anabranch.job.drill_report import DrillReport
     from anabranch.job.drop import Leftovers
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from anabranch.lifecycle.reversing import Reversed
     from anabranch.lifecycle.rewinding import Rewound
     from anabranch.lifecycle.vouching import Vouched
-    from anabranch.model.ddl_changes import DdlChange
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
     from anabranch.rows.aside import AsideChange
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from anabranch.view.schema_history import TableVersion
 
 
-class Job(NamedJob):
+class Job(DefinitionsJob):
     """One job. Methods block until they are done and raise subclasses of AnabranchError. Of a job with several targets,
     `on` returns the job as one of them sees it: ask there for what concerns one target."""
 
@@ -458,36 +456,6 @@ class Job(NamedJob):
             from anabranch.job.conflicts import forget_conflicts
 
             return forget_conflicts(self, upto)
-
-    def ddl_changes(self, table: str | None = None) -> list[DdlChange]:
-        """Return what became of the source's changes of definitions, in their order: of one source table or of all."""
-        with self._named():
-            from anabranch.job.ddl_changes import ddl_changes
-
-            return ddl_changes(self, TableId.parse(table) if table else None)
-
-    def decide_ddl(self, number: int, decision: str = "apply", statements: Sequence[str] = ()) -> list[TableId]:
-        """Let the table that waits in front of change `number` (`ddl_changes`) go on, with those that wait with it: behind it
-        ("apply"), without it at the target ("skip"), or with what a person has altered there, also by these statements
-        ("replace"). Returns them. Raises ConfigError where that cannot be decided so."""
-        with self._named("ddl", decision=decision, number=number, statements=list(statements)):
-            from anabranch.lifecycle.ddl_decisions import decide
-
-            return decide(self, number, decision, statements)
-
-    def plan_ddl(self, statement: str) -> DdlPlan:
-        """Return what would become of a statement at this target. Runs nothing. Raises ConfigError for what is not planned."""
-        with self._named():
-            from anabranch.job.ddl_plan import plan
-
-            return plan(self, statement)
-
-    def plan_ddl_backlog(self) -> list[DdlPlan]:
-        """Return a plan for each statement of the trail that this target has not come to, in the log's order. Runs nothing."""
-        with self._named():
-            from anabranch.job.ddl_backlog import plan_backlog
-
-            return plan_backlog(self)
 
     def parked(self, table: str | None = None) -> list[ParkedTable]:
         """Return the parked tables, all or one."""

@@ -40,6 +40,16 @@ def run(job: JobView, statements: Sequence[str]) -> None:
 
 def refuse_unlike(job: JobView, schema: TableSchema) -> None:
     """Raise ConfigError where the target's table does not take rows of this definition, with what differs."""
+    if told := unlike(job, schema):
+        there = job.rules.target_table(schema).target
+        raise ConfigError(
+            "\n".join([f"{there} does not take the rows behind the change:", *told]), job=job.config.name, hint=AGAIN
+        )
+
+
+def unlike(job: JobView, schema: TableSchema) -> list[str]:
+    """Return why the target's table does not take rows of this definition, each with what mends it. Raises ConfigError where it
+    is not there."""
     table = job.rules.target_table(schema)
     target, source = target_of(job), source_of(job)
     with closing(target.tables(value_rules(job))) as tables:
@@ -57,10 +67,4 @@ def refuse_unlike(job: JobView, schema: TableSchema) -> None:
     with closing(target.checks()) as checks:
         results = checks.run(context)
     wrong = [one for one in results if one.table == str(schema.id) and one.verdict is CheckVerdict.FAILED]
-    if wrong:
-        told = [f"{one.message}: {one.hint}" if one.hint else one.message for one in wrong]
-        raise ConfigError(
-            "\n".join([f"{table.target} does not take the rows behind the change:", *told]),
-            job=job.config.name,
-            hint=AGAIN,
-        )
+    return [f"{one.message}: {one.hint}" if one.hint else one.message for one in wrong]

@@ -221,7 +221,7 @@ class _Planner:
         before, in case that this process ends in between.
         """
         of = (self.job, load.generation)
-        if load.recreate and state is not None and state.facts.resumes is not None:
+        if load.recreate and state is not None and {state.facts.resumes, state.facts.stood} != {None}:
             state, before = give_up_place(state), state
             self.store.states.save_table(self.job, state, before)
         self.tables.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.model.check_changes import check_changes, leaving_checks_out
 from anabranch.model.comment_changes import comment_changes
 from anabranch.model.index_changes import index_changes
+from anabranch.model.table_facts import KEEP_ROWS
 
 if TYPE_CHECKING:
     from anabranch.model.ids import TableId
@@ -94,7 +95,10 @@ class TableActions:
 
     def answered(self, decision: str) -> TableActions:
         """Return what becomes of each kind once a person has decided about those that are asked for; the others stay as the
-        job file has them."""
+        job file has them. KEEP_ROWS is about each change of columns that would keep the table from going on."""
+        if decision == KEEP_ROWS:
+            kinds = [kind for kind in ColumnChange if kind not in OWN_KEY_ALONE and self.of(kind) in (PARK, STOP, ASK)]
+            return TableActions({**self.actions, **{kind: KEEPS_ROWS[kind] for kind in kinds}}, self.said)
         told = DECISIONS[decision]
         asked = {kind: told.get(kind, PARK) for kind in ColumnChange if self.of(kind) == ASK}
         return TableActions({**self.actions, **asked}, self.said)
@@ -123,6 +127,9 @@ DECISIONS: Mapping[str, Actions] = {
     SKIP: IGNORES,
     REPLACE: dict.fromkeys(ColumnChange, APPLY),
 }
+
+KEEPS_ROWS: Actions = {**DECISIONS[APPLY], ColumnChange.DROP: KEEP}
+"""Maps kinds of changes of columns to what becomes of them where a table keeps its rows."""
 
 ActionsOf = Callable[["TableId"], TableActions]
 """Returns the job file's words about a table of the source."""

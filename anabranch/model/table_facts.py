@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+KEEP_ROWS = "keep-rows"  # a decision about every change behind a table's place, up to where it joins
 Key = Mapping[str, str | None]  # target column -> text form
 
 
@@ -45,6 +46,9 @@ class Facts:
     not_built: tuple[str, ...] = ()
     parked_for: ParkedFor = ParkedFor.OTHER
     resumes: int | None = None
+    stood: int | None = (
+        None  # of one that is parked in front of a change: as `resumes`, while nobody holds the trail for it
+    )
     window: tuple[int, int] | None = None
     reread: tuple[Key, ...] = ()  # keys whose rows have to come from the source again
     set_aside: int = 0  # changes that are set aside
@@ -62,6 +66,11 @@ class Facts:
     ] = ()  # indexes (the source's names) that came, and that are not followed: nobody builds them
     left_out: tuple[str, ...] = ()  # columns that came, and that the target is without; the definition says it, too
     others: Mapping[str, str] = field(default_factory=dict)
+
+    def decision(self, sequence: int) -> tuple[str, ...]:
+        """Return what a person has decided about the change in this transaction; () where nobody has."""
+        is_told = bool(self.decided) and (self.asked == sequence or self.decided[0] == KEEP_ROWS)
+        return self.decided if is_told else ()
 
     @classmethod
     def read(cls, stored: Mapping[str, str]) -> Facts:
@@ -96,7 +105,7 @@ def _list(text: str) -> tuple[Any, ...]:
 
 _FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
-    **dict.fromkeys(("resumes", "set_aside", "conflicts", "altering", "asked"), (int, str)),
+    **dict.fromkeys(("resumes", "stood", "set_aside", "conflicts", "altering", "asked"), (int, str)),
     **dict.fromkeys(
         ("not_built", "adding", "checking", "passed", "reread", "decided", "vouched", "left_out"), (_list, json.dumps)
     ),

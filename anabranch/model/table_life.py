@@ -19,7 +19,7 @@ from anabranch.model.check_changes import NO_CHECKS, CheckChanges
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, is_followed
 from anabranch.model.parked_reasons import tells_dropped
-from anabranch.model.table_facts import NO_FACTS, Facts, Key, ParkedFor
+from anabranch.model.table_facts import KEEP_ROWS, NO_FACTS, Facts, Key, ParkedFor
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
@@ -260,7 +260,7 @@ def prepare(
 @_step(Life.PENDING, Life.LOADING, Life.PARKED, after=Life.LOADING)
 def begin(state: TableState, generation: int) -> TableState:
     """Start copying rows. A target does this together with the ledger, in one transaction."""
-    facts = replace(state.facts, loaded=False, parked_for=ParkedFor.OTHER, asked=None, decided=())
+    facts = replace(state.facts, loaded=False, parked_for=ParkedFor.OTHER, stood=None, asked=None, decided=())
     return replace(
         state, state=Life.LOADING, generation=generation, low="", high="", reason="", rows_loaded=0, facts=facts
     )
@@ -303,7 +303,7 @@ def hand_over(state: TableState, low: str, high: str, rows: int, aside: int = 0)
 @_step(Life.LOADING, after=Life.LOADING)
 def arrive(state: TableState) -> TableState:
     """Let a table that was loaded alone, or resumed, join the others."""
-    return replace(state, reason="", facts=replace(state.facts, joins=False, resumes=None))
+    return replace(state, reason="", facts=replace(state.facts, joins=False, resumes=None, decided=()))
 
 
 @_step(Life.LOADING, after=Life.STREAMING)
@@ -376,7 +376,7 @@ def ask(state: TableState, reason: str, sequence: int, asked: bool) -> TableStat
     """Hold the table in front of a change of a definition until a person decides. `sequence`: the transaction with the change;
     `asked`: whether it is this table's."""
     told = sequence if asked else None
-    facts = replace(state.facts, parked_for=ParkedFor.ASKED, resumes=sequence - 1, joins=False, window=None)
+    facts = replace(state.facts, parked_for=ParkedFor.ASKED, resumes=sequence - 1, stood=None, joins=False, window=None)
     facts = replace(facts, asked=told, decided=(), altering=None)
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
@@ -402,8 +402,9 @@ def catch_up(
     facts = replace(state.facts, resumes=sequence)
     if schema is None:
         return replace(state, facts=facts)
+    lasts = facts.decided if facts.decided[:1] == (KEEP_ROWS,) else ()
     facts = replace(
-        _indexed(state, schema, indexes, passed, checks), resumes=sequence, altering=None, asked=None, decided=()
+        _indexed(state, schema, indexes, passed, checks), resumes=sequence, altering=None, asked=None, decided=lasts
     )
     return replace(state, schema=schema, facts=facts)
 
@@ -415,11 +416,13 @@ def begin_altering_behind(state: TableState, sequence: int) -> TableState:
 
 
 @_step(*_EVERY, after=Life.PARKED)
-def park(state: TableState, reason: str, resumes: int | None = None) -> TableState:
-    """Stop applying changes to the table. `resumes`: the sequence behind which it can go on, as long as the trail is kept."""
+def park(state: TableState, reason: str, resumes: int | None = None, stood: int | None = None) -> TableState:
+    """Stop applying changes to the table. `resumes`: the sequence behind which it can go on, as long as the trail is kept;
+    `stood`: the same, where a change of its definition keeps it from going on and nobody holds the trail."""
     parked_for = ParkedFor.DROPPED if tells_dropped(reason) else ParkedFor.OTHER
     resumes = state.facts.resumes if resumes is None else resumes
-    facts = replace(state.facts, parked_for=parked_for, resumes=resumes, altering=None, asked=None, decided=())
+    facts = replace(state.facts, parked_for=parked_for, resumes=resumes, stood=stood)
+    facts = replace(facts, altering=None, asked=None, decided=())
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
 
@@ -427,7 +430,7 @@ def park(state: TableState, reason: str, resumes: int | None = None) -> TableSta
 def take_out(state: TableState) -> TableState:
     """Take a table that is followed out of the stream, because a load of it was asked for."""
     facts = replace(_unbuilt(state.facts), joins=False, reread=(), resumes=None, window=None, parked_for=ParkedFor.LOAD)
-    facts = replace(facts, asked=None, decided=(), altering=None)
+    facts = replace(facts, stood=None, asked=None, decided=(), altering=None)
     reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source}"
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
@@ -449,6 +452,27 @@ def resume(state: TableState) -> TableState:
     return replace(state, state=Life.LOADING, facts=facts)
 
 
+@_step(Life.PARKED, after=Life.PARKED)
+def hold_place(state: TableState) -> TableState:
+    """Note that the trail is held again for a table that was parked in front of a change: it can go on from there."""
+    place = state.facts.resumes if state.facts.stood is None else state.facts.stood
+    return replace(state, facts=replace(state.facts, resumes=place, stood=None))
+
+
+@_step(Life.PARKED, after=Life.LOADING)
+def keep_rows(state: TableState, by: str) -> TableState:
+    """Ask that a parked table goes on from its place with the rows that it has, and is altered by every change behind it,
+    whatever the job file says of columns. `by`: who asks."""
+    return replace(resume(state), reason="", facts=replace(resume(state).facts, decided=(KEEP_ROWS, by)))
+
+
+@_step(Life.STREAMING, after=Life.STREAMING)
+def build_all(state: TableState, schema: TableSchema) -> TableState:
+    """Note that all indexes, keys and checks of the definition have to be there, also those that came and were not
+    followed."""
+    return replace(state, schema=schema, facts=replace(_unbuilt(state.facts), passed=()))
+
+
 @_step(Life.LOADING, after=Life.PARKED)
 def refuse_to_resume(state: TableState, why: str) -> TableState:
     """Park a table again at its place, because it cannot go on yet."""
@@ -463,7 +487,7 @@ def give_up_place(state: TableState) -> TableState:
     A table that was about to resume stays parked, too: without its place nothing could tell where to go on.
     """
     parked_for = ParkedFor.OTHER if state.facts.parked_for is ParkedFor.ASKED else state.facts.parked_for
-    facts = replace(state.facts, joins=False, resumes=None, parked_for=parked_for, asked=None, decided=())
+    facts = replace(state.facts, joins=False, resumes=None, stood=None, parked_for=parked_for, asked=None, decided=())
     return replace(state, state=Life.PARKED, facts=facts)
 
 

@@ -226,6 +226,12 @@ def test_the_version_says_why_python_decodes() -> None:
         (["load", "x", "--recreate"], "--recreate needs --table"),
         (["load", "x", "--from", "1"], "--from needs --table"),
         (["load", "x", "--table", "a.b", "--from-now", "--keep"], "--from-now copies nothing: it goes without --keep"),
+        (["load", "x", "--keep-rows"], "--keep-rows needs --table"),
+        (
+            ["load", "x", "--table", "a.b", "--keep-rows"],
+            "--keep-rows alters the table that is there: it needs --recreate",
+        ),
+        (["load", "x", "--table", "a.b", "--recreate", "--plan"], "--plan needs --keep-rows"),
         (["trail", "show", "x", "--from", "soon"], "'soon' is no position"),
         (["trail", "show", "x", "--key", "id"], "'id' is not COLUMN=VALUE"),
         (["trail", "show", "x", "--table", "orders"], "expected schema.table"),
