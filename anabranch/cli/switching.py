@@ -29,6 +29,7 @@ def switch(verb: Callable[..., None]) -> click.Command:
         click.option("--abort", "asked", flag_value=ABORT, help="Undo it: writes go where they went before."),
         click.option("--flip-undone", is_flag=True, help="With --abort: what the flip command did is undone."),
         click.option("--verify", is_flag=True, help="Compare both ends while nobody writes."),
+        click.option("--since-watch", is_flag=True, help="Compare what changed since verify --watch."),
         click.option("--allow-parked", is_flag=True, help="Proceed without parked tables or rows set aside."),
         click.option(
             "--wait",
@@ -59,14 +60,16 @@ def carry_out(
     flip_undone: bool,
     does: tuple[Callable[..., Any], ...],
     verify: bool,
+    since_watch: bool,
     allow_parked: bool,
     wait: float,
     as_json: bool,
 ) -> None:
     """Do what is asked for, by the methods of a job: to switch, to plan it, to take it back, to say how far it is."""
     run, plan, abort, status = does
+    verifies = verify or ("since-watch" if since_watch else False)  # whoever asks for both wants all rows
     if asked == PLAN:
-        report = plan(allow_parked)
+        report = plan(allow_parked, verifies)
         write_json(report.to_json()) if as_json else report.write(sys.stdout)
         report.require()
     elif asked == STATUS:
@@ -74,7 +77,7 @@ def carry_out(
     elif asked == ABORT:
         _show(abort(flip_undone, _told), as_json)
     else:
-        _show(run(verify, allow_parked, wait, _told), as_json)
+        _show(run(verifies, allow_parked, wait, _told), as_json)
 
 
 def _show(report: CutoverReport, as_json: bool) -> None:

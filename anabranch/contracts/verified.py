@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from anabranch.model.ids import TableId
 from anabranch.model.verified import Verified
 
 
@@ -15,3 +16,6 @@ class VerifiedStore(Protocol):
 
     def note_verified(self, job: str, found: Verified) -> None:
         """Keep a result in place of the table's last one, unless that is newer."""
+
+    def forget_verified(self, job: str, table: TableId) -> None:
+        """Remove a table's result, if there is one: what it says of its rows does not hold any more."""

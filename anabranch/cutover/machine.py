@@ -23,7 +23,7 @@ from anabranch.cutover.steps import PAUSE, Steps
 from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import AnabranchError, Fenced, SourceError, StateError, TargetError, TargetUnavailable
 from anabranch.failpoints import reach
-from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
+from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, Verifies
 from anabranch.preflight.report import Report
 from anabranch.trail.reader import TrailReader
 from anabranch.version import __version__
@@ -35,6 +35,7 @@ SAID: Mapping[Step, str] = {
     Step.FENCE: "the source is fenced, at {position}",
     Step.DRAIN: "the target is at the fence, {sequence}",
     Step.HOLD: "apply stands still",
+    Step.VERIFY: "both ends are equal: {said}",
     Step.COUNTERS: "{number} counters are set",
     Step.CONSTRAINTS: "what could not be built: {not_built}",
     Step.REVERSE: "{said}",
@@ -56,7 +57,7 @@ class CutOver:
             began = self._cutover.facts(Step.BEGIN, Phase.BEGINS)
             self.terms = replace(
                 terms,
-                is_verified=terms.is_verified or bool(began.get("verify")),
+                verifies=terms.verifies.or_more(Verifies.noted(began)),
                 allows_parked=terms.allows_parked or bool(began.get("allow_parked")),
             )
 
@@ -83,7 +84,7 @@ class CutOver:
         else:  # also where one was begun and did nothing yet: its look at the lag is old
             self.plan().require()
             wishes = {
-                "verify": self.terms.is_verified,
+                **self.terms.verifies.facts,
                 "allow_parked": self.terms.allows_parked,
                 "returns": self.terms.returns,
             }

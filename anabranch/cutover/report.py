@@ -77,17 +77,29 @@ class CutoverReport:
         if steps:
             yield from ("", "| step | began | ended | |", "|---|---|---|---|")
             yield from (self._row(step) for step in steps)
+        yield from self._verified()
         for row in self.alarms:
             yield ""
             what = f"{row['operation']} {row['table']} {row['key']} at {row['position']}"
             yield f"- **written to the source behind the flip**: {what}"
 
+    def _verified(self) -> Iterator[str]:
+        """Say of each table how it was compared at the fence."""
+        tables = self.cutover.facts(Step.VERIFY).get("tables", ())
+        if tables:
+            yield from ("", "| table | compared at the fence |", "|---|---|")
+        for one in tables:
+            if "since" in one:
+                yield f"| {one['source']} | {one['keys']} rows that changed since {one['since']} |"
+            else:
+                why = f": {one['why']}" if one.get("why") else ""
+                yield f"| {one['source']} | whole, {one['rows_source']} rows{why} |"
+
     def _row(self, step: Step) -> str:
         began, ended = (moment(note.at) if note else "" for note in self._pair(step))
         facts = self.cutover.facts(step)
-        told = {
-            name: value for name, value in facts.items() if name not in ("resume", "pid", "release", "host", "user")
-        }
+        left = ("resume", "pid", "release", "host", "user", *(("tables",) if step == Step.VERIFY else ()))
+        told = {name: value for name, value in facts.items() if name not in left}
         text = facts.get("skipped") or ", ".join(
             f"{name}: {json.dumps(value, default=str)}" for name, value in told.items()
         )

@@ -21,7 +21,7 @@ from anabranch.cutover.terms import Ends, Terms
 from anabranch.errors import DifferencesFound, NotCaughtUp, SourceError, StateError, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.checks import CheckVerdict
-from anabranch.model.cutover import OWNER, Cutover, Phase, Step
+from anabranch.model.cutover import OWNER, Cutover, Phase, Step, Verifies
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.view.opened import catalog_of
@@ -143,13 +143,13 @@ class Steps:
         return {"sequence": self.following.at()}
 
     def _verify(self) -> Facts:
-        if not self.terms.is_verified:
+        if self.terms.verifies is Verifies.NOT:
             return {"skipped": "nobody asked for it: --verify"}
         self.terms.tell("compares both ends")
-        is_equal, facts = self.terms.verify()
-        if not is_equal:
+        differing, facts = self.terms.verify(self.terms.verifies)
+        if differing:
             hint = "anabranch verify JOB shows them, --repair mends them"
-            raise DifferencesFound("both ends differ at the fence", job=self.ends.job.label, hint=hint)
+            raise DifferencesFound(f"both ends differ at the fence: {differing}", job=self.ends.job.label, hint=hint)
         return facts
 
     def _counters(self) -> Facts:

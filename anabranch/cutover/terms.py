@@ -16,9 +16,11 @@ from anabranch.view.options import name_at_source
 if TYPE_CHECKING:
     from anabranch.contracts import RowTarget, SourceConnector, SourceFence, TargetStore
     from anabranch.model.checks import CheckResult
+    from anabranch.model.cutover import Verifies
     from anabranch.view.job_view import JobView
 
-Verified = tuple[bool, Mapping[str, Any]]
+Verified = tuple[str, Mapping[str, Any]]
+"""What differs, "" for nothing, and facts for the note."""
 
 
 class WayBack(Protocol):
@@ -64,7 +66,7 @@ class Terms:
     - `flip`: the user's command, [] for none. `margin`: steps of counters that are left out.
     - `max_lag`: how long a commit of now may take to the target before the source is fenced. `grace`: how long the source is
       watched behind the flip. `wait`: for older transactions, and for the target to be at the fence.
-    - `verify`: compares both ends, where it `is_verified`. `allows_parked`: also where not all rows are at the target.
+    - `verify`: compares both ends at the fence, as `verifies` says. `allows_parked`: also where not all rows are at the target.
     - `way_back`: is armed in its step, where it is wanted. `returns`: the job is itself a way back.
     - `tell`: is given a line for people now and then.
     """
@@ -74,8 +76,8 @@ class Terms:
     max_lag: float
     grace: float
     wait: float
-    verify: Callable[[], Verified]
-    is_verified: bool
+    verify: Callable[[Verifies], Verified]
+    verifies: Verifies
     allows_parked: bool
     way_back: WayBack
     returns: bool

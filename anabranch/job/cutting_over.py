@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from anabranch import waits
 from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
 from anabranch.cutover.terms import Terms, Verified, WayBack, opened
 from anabranch.errors import AnabranchError, ConfigError, StateError, TargetUnavailable
 from anabranch.job.way_back import J, read_like, way_back_of, way_forth
-from anabranch.model.cutover import Cutover, Step
+from anabranch.model.cutover import Cutover, Step, Verifies
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.view.opened import store_of
 from anabranch.view.refusals import TAKE_OVER, refuse_beside_trail, refuse_changed_job
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from anabranch.contracts import TargetStore
     from anabranch.preflight.report import Report
-    from anabranch.verify.report import Verification
     from anabranch.view.job_view import JobView
 
 LOCK = "cutover.lock"  # beside what is kept for the target
@@ -34,17 +36,17 @@ LOOK_SECONDS = 3.0  # for each question whether the fence stands, where only the
 
 def cut_over(
     job: JobView,
-    verify: Callable[[], Verification],
-    is_verified: bool,
+    verifies: bool | str,
     allows_parked: bool,
     wait: float,
     tell: Callable[[str], None],
     other: WayBack | None = None,
+    spark: Callable[[], SparkSession] | None = None,
 ) -> CutoverReport:
-    """Cut over, or go on with it. `verify`: compares both ends, where that is asked for, or was when it began. `other`: the job
-    that goes the other way, if it is not the job's way back."""
+    """Cut over, or go on with it. `verifies`: a word of Verifies, True for all rows; more may have been asked when it began.
+    `other`: the job that goes the other way, if it is not the job's way back. `spark`: who compares, if not the job's own."""
     _refuse_way_back(job, other)
-    made = terms(job, wait, partial(_verified, verify), is_verified, allows_parked, tell, other)
+    made = terms(job, wait, partial(_verified, job, spark), Verifies.of(verifies), allows_parked, tell, other)
     with _alone(job), _machine(job, made) as machine:
         report = machine.run()
     if (error := alarmed(report)) is not None:
@@ -52,17 +54,26 @@ def cut_over(
     return report
 
 
-def plan(job: JobView, allows_parked: bool, wait: float, other: WayBack | None = None) -> Report:
+def plan(
+    job: JobView, allows_parked: bool, wait: float, other: WayBack | None = None, verifies: bool | str = False
+) -> Report:
+    """Say what keeps it from being begun; and how each table would be compared, where that depends on the table."""
     _refuse_way_back(job, other)
-    with _machine(job, terms(job, wait, _unasked, False, allows_parked, lambda _: None, other)) as machine:
-        return machine.plan()
+    asked = Verifies.of(verifies)
+    with _machine(job, terms(job, wait, _unasked, asked, allows_parked, lambda _: None, other)) as machine:
+        report = machine.plan()
+    if asked is not Verifies.SINCE_WATCH or any(one.check == "cutover.load" for one in report.failed):
+        return report
+    from anabranch.job import at_fence
+
+    return report.with_(at_fence.plan(job))
 
 
 def abort(
     job: JobView, is_flip_undone: bool, tell: Callable[[str], None], other: WayBack | None = None
 ) -> CutoverReport:
     _refuse_way_back(job, other)
-    made = terms(job, 0.0, _unasked, False, False, tell, other)
+    made = terms(job, 0.0, _unasked, Verifies.NOT, False, tell, other)
     with _alone(job), _machine(job, made, is_same_file=False) as machine:
         machine.abort(is_flip_undone)
     return told(job)
@@ -106,8 +117,8 @@ def _gaps(job: JobView, store: TargetStore, cutover: Cutover) -> list[str]:
 def terms(
     job: JobView,
     wait: float,
-    verify: Callable[[], Verified],
-    is_verified: bool,
+    verify: Callable[[Verifies], Verified],
+    verifies: Verifies,
     allows_parked: bool,
     tell: Callable[[str], None],
     other: WayBack | None,
@@ -120,7 +131,7 @@ def terms(
         settings.grace,
         wait,
         verify,
-        is_verified,
+        verifies,
         allows_parked,
         other or way_back_of(job),
         other is not None,
@@ -166,12 +177,13 @@ def _notes_wanted() -> Iterator[None]:
         raise
 
 
-def _unasked() -> Verified:
+def _unasked(_: Verifies) -> Verified:
     raise StateError("nobody asked for a verification")
 
 
-def _verified(verify: Callable[[], Verification]) -> Verified:
-    found = verify()
-    facts: Mapping[str, Any] = found.to_json()
-    tables = [{name: one[name] for name in ("source", "rows_source", "rows_target")} for one in facts["tables"]]
-    return bool(found.identical), {"tables": tables}
+def _verified(job: JobView, spark: Callable[[], SparkSession] | None, verifies: Verifies) -> Verified:
+    from anabranch.job.at_fence import verify_at_fence
+    from anabranch.job.parts import spark_factory
+
+    with waits.in_tasks():
+        return verify_at_fence(job, spark or spark_factory(job, "verify"), verifies)

@@ -367,25 +367,25 @@ class Job(DefinitionsJob):
 
     def cutover(
         self,
-        verify: bool = False,
+        verify: bool | str = False,
         allow_parked: bool = False,
         wait: float = 60.0,
         tell: Callable[[str], None] = lambda line: None,
     ) -> CutoverReport:
-        """Cut over to the target, or go on with what was begun: fence the source, bring the target to the fence, flip, and
-        watch the source for the grace time. The job has to run meanwhile. `wait`: seconds for older transactions at the
-        source, and for the target. `tell` is given a line now and then. An error before the flip opens the source again."""
+        """Cut over, or go on with it: fence the source, bring the target to the fence, flip, watch the source for the grace
+        time, while the job runs. `verify`: at the fence, True all rows, "since-watch" what changed since `verify --watch` found
+        tables equal. `wait`: seconds for older transactions, and for the target. An error before the flip opens the source."""
         with self._named("cutover", verify=verify, allow_parked=allow_parked):
             from anabranch.job.cutting_over import cut_over
 
-            return cut_over(self, self.verify, verify, allow_parked, wait, tell)
+            return cut_over(self, verify, allow_parked, wait, tell)
 
-    def plan_cutover(self, allow_parked: bool = False) -> Report:
+    def plan_cutover(self, allow_parked: bool = False, verify: bool | str = False) -> Report:
         """Return what keeps a cut-over from being begun. Changes nothing."""
         with self._named():
             from anabranch.job.cutting_over import plan
 
-            return plan(self, allow_parked, 0.0)
+            return plan(self, allow_parked, 0.0, None, verify)
 
     def abort_cutover(
         self, flip_undone: bool = False, tell: Callable[[str], None] = lambda line: None
@@ -406,7 +406,7 @@ class Job(DefinitionsJob):
 
     def failback(
         self,
-        verify: bool = False,
+        verify: bool | str = False,
         allow_parked: bool = False,
         wait: float = 60.0,
         tell: Callable[[str], None] = lambda line: None,
@@ -416,15 +416,15 @@ class Job(DefinitionsJob):
             from anabranch.job.cutting_over import cut_over, turned
 
             back, other = turned(self)
-            return cut_over(back, back.verify, verify, allow_parked, wait, tell, other)
+            return cut_over(back, verify, allow_parked, wait, tell, other)
 
-    def plan_failback(self, allow_parked: bool = False) -> Report:
+    def plan_failback(self, allow_parked: bool = False, verify: bool | str = False) -> Report:
         """Return what keeps a return from being begun. Changes nothing."""
         with self._named():
             from anabranch.job.cutting_over import plan, turned
 
             back, other = turned(self)
-            return plan(back, allow_parked, 0.0, other)
+            return plan(back, allow_parked, 0.0, other, verify)
 
     def abort_failback(
         self, flip_undone: bool = False, tell: Callable[[str], None] = lambda line: None

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, Retry, StateError
 from anabranch.job.signals import Stop
-from anabranch.job.verifying import fitting, verify_one
+from anabranch.job.verifying import fitting
+from anabranch.job.watched import Turn, verify_one
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
@@ -90,13 +91,12 @@ class Watch:
         if found is None:
             return 0.0 if self._stop.asked() else self._wait(NOT_RUNNING)
         self._waits = ""
-        if isinstance(found, Verification):
-            for one in found.tables:
-                self._keep(_as_kept(one, state, found, began))
-                self._tell(f"{_clock()}  {one}")
+        for one in found.found.tables:
+            self._keep(_as_kept(one, state, found, began))
+            self._tell(f"{_clock()}  {one}")
         return (time.monotonic() - started) * (1 - self._share) / self._share
 
-    def _verified(self, state: TableState, began: int) -> Verification | None:
+    def _verified(self, state: TableState, began: int) -> Turn | None:
         """Compare a table. An error that a later try does not mend makes its result pending."""
         try:
             sample = None if self._sample is None else Sample(self._sample, random.randrange(SEEDS))
@@ -109,7 +109,7 @@ class Watch:
             one = TableResult(
                 str(state.source), str(state.target), 0, 0, identical=False, is_complete=False, pending=1, why=why
             )
-            return Verification((one,), positions=("", ""))
+            return Turn(Verification((one,), positions=("", "")))
 
     def _kept(self) -> tuple[Mapping[TableId, TableState], dict[TableId, Verified]]:
         """Return the tables that are looked at, and the last results."""
@@ -171,7 +171,8 @@ def _reason(state: TableState) -> str:
     return f"it is parked: {state.reason}" if state.is_parked else "it is not past its load"
 
 
-def _as_kept(one: TableResult, state: TableState, found: Verification, began: int) -> Verified:
+def _as_kept(one: TableResult, state: TableState, turn: Turn, began: int) -> Verified:
+    found, is_equal = turn.found, one.identical and one.is_complete and not one.pending
     differing = one.missing + one.extra + one.different
     result = "identical" if one.identical else "pending" if one.is_undecided else "different"
     positions = found.positions or ("", "")
@@ -189,6 +190,7 @@ def _as_kept(one: TableResult, state: TableState, found: Verification, began: in
         one.is_complete,
         one.why,
         None if found.sample is None else found.sample.percent,
+        turn.place if is_equal and found.sample is None and not one.only_changed else None,
     )
 
 

@@ -296,6 +296,7 @@ def _verified(found: Verified) -> VerifiedStatus:
         round((found.at - found.began) / 1_000_000, 3),
         found.why,
         found.sample,
+        found.place.position if found.place else None,
     )
 
 

@@ -68,10 +68,15 @@ if TYPE_CHECKING:
 
 
 def verify(
-    job: JobView, spark: Callable[[], SparkSession], wanted: Wanted, *, stop: Callable[[], bool] = lambda: False
+    job: JobView,
+    spark: Callable[[], SparkSession],
+    wanted: Wanted,
+    *,
+    only: Collection[TableId] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Verification:
     """Compare both ends. While the job runs, writers may go on: what differs is looked at again until it can be told. Else both
-    ends are taken as they are now: the writer has to be quiet, the stream caught up.
+    ends are taken as they are now: the writer has to be quiet, the stream caught up. `only`: of the tables that stream, these.
 
     Raises ConfigError for a pattern that is none or that no table of the job fits, for a position that is none and for a target
     that cannot be compared, or not by a sample; StateError while a table of them is not past its load, and where `since` is
@@ -105,48 +110,26 @@ def verify(
         refuse_unaged(job, "--repair")
         refuse_while_cut_over(job)
         require_apply(job)
-    states, others = _states(job, wanted.patterns)
-    tables, beside = _tables(job, states, others), _beside(job)
+    states, others = states_of(job, wanted.patterns)
+    tables, beside = tables_of(job, states, others), beside_running(job)
+    tables = tables if only is None else [one for one in tables if one.table.source in only]
     found = _compared_whole(job, spark, tables, wanted, beside)
     if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
         found = replace(_compared_whole(job, spark, tables, wanted, beside), repaired=tuple(done))
     if beside is not None:
-        states, found = _still_streaming(job, states, found)
+        states, found = still_streaming(job, states, found)
     parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
     return replace(found, parked=parked, set_aside=_set_aside(job, states))
 
 
-def verify_one(
-    job: JobView,
-    spark: Callable[[], SparkSession],
-    state: TableState,
-    wanted: Wanted,
-    patience: float,
-    stop: Callable[[], bool],
-) -> Verification | None:
-    """Compare one table that streams, beside the running job; what is undecided after `patience` seconds, and as long as the
-    first comparison took, is pending. `wanted` says how, not what. None when stopped, or where no part of the job runs. The
-    table is not in the result if it does not stream any more."""
-    beside = _beside(job)
-    if beside is None:
-        return None
-    with store_of(job) as store:
-        others = store.states.others(job.config.name)
-        whole = store.states.table(job.config.name, state.source)
-    if whole is None or not whole.is_streaming or whole.generation != state.generation:
-        return Verification(())
-    states = {state.source: whole}
-    # A lock that the job takes for one load is not for looks that go on for ever.
-    beside = replace(beside, patience=patience, extends=False, lock="none")
-    found = _compared(job, spark, _tables(job, states, others), wanted, beside, stop)
-    return None if found is None else _still_streaming(job, states, found)[1]
-
-
-def _beside(job: JobView) -> Beside | None:
+def beside_running(job: JobView) -> Beside | None:
     """Return what a verification beside the running job needs; None where no part runs that follows the source."""
-    if not any(part.name in (RUN, CAPTURE, APPLY) for part in running(job)):
-        return None
+    return beside_of(job) if any(part.name in (RUN, CAPTURE, APPLY) for part in running(job)) else None
+
+
+def beside_of(job: JobView) -> Beside:
+    """Return what looks at single rows need, whether the job runs or not."""
     with store_of(job) as store:
         states = store.states.tables(job.config.name)  # parents may be tables that are not looked at
     schemas = {table: state.schema for table, state in states.items() if state.schema}
@@ -155,7 +138,7 @@ def _beside(job: JobView) -> Beside | None:
     return Beside(job.config.name, job.trail, job.config.load.lock, parents, PATIENCE, tells_all)
 
 
-def _still_streaming(
+def still_streaming(
     job: JobView, states: Mapping[TableId, TableState], found: Verification
 ) -> tuple[dict[TableId, TableState], Verification]:
     """Return the states as they are now, and the result without tables that parked while they were compared; of those that were
@@ -173,7 +156,7 @@ def _still_streaming(
     return kept, replace(found, tables=tuple(tables))
 
 
-def _tables(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
+def tables_of(job: JobView, states: Mapping[TableId, TableState], others: Collection[TableId]) -> list[VerifyTable]:
     found = [(s, s.schema) for s in states.values() if s.is_streaming and s.schema]
     with closing(read_of(job).reader(value_rules(job))) as reader:
         made = [_table(job, s, schema, others, reader) for s, schema in found]
@@ -215,12 +198,12 @@ def _compared_whole(
     wanted: Wanted,
     beside: Beside | None,
 ) -> Verification:
-    found = _compared(job, spark, tables, wanted, beside)
+    found = compared(job, spark, tables, wanted, beside)
     assert found is not None, "nothing stops it"
     return found
 
 
-def _compared(
+def compared(
     job: JobView,
     spark: Callable[[], SparkSession],
     tables: Sequence[VerifyTable],
@@ -229,8 +212,7 @@ def _compared(
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
     """Compare tables; None when stopped."""
-    trail, began = identity.load(LocalStorage(job.trail)), _position(job)
-    expected = trail.source_identity if trail else ""
+    began, expected = _position(job), expected_identity(job)
     limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
     some = [one for one in tables if _can_compare(one, value_rules(job))]
     found: Verification | None
@@ -263,6 +245,12 @@ def _compared(
     now = _position(job)
     results = tuple(one if one.exact else replace(one, until=now) for one in found.tables)
     return replace(found, tables=results, positions=(began, now))
+
+
+def expected_identity(job: JobView) -> str:
+    """Return the server that the trail was read from; a snapshot of another one is refused."""
+    trail = identity.load(LocalStorage(job.trail))
+    return trail.source_identity if trail else ""
 
 
 def _can_compare(one: VerifyTable, rules: ValueRules) -> bool:
@@ -353,7 +341,7 @@ def _set_aside(job: JobView, tables: Collection[TableId]) -> tuple[SetAside, ...
     return tuple(SetAside(table, len(keys), tuple(keys)) for table, keys in sorted(found.items()))
 
 
-def _states(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
+def states_of(job: JobView, patterns: Sequence[str]) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
     """Return the states of the tables that are looked at, and the target tables that other jobs write to."""
     with store_of(job) as store:
         found = store.states.tables(job.config.name) if store.exists() else {}

@@ -80,6 +80,7 @@ def _save(job: JobView, store: TargetStore, group: list[TableState], decision: s
         assert one.facts.resumes is not None, "it waits at a place"
         retention.hold(job.trail, job.names.table(one.source), one.facts.resumes)
         if one.is_parked:
+            store.verifications.forget_verified(job.config.name, one.source)
             store.states.save_table(job.config.name, decided(one, decision, by), one)
             reach("ddl.decided")
 

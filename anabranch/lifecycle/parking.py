@@ -108,6 +108,7 @@ def resume(job: JobView, table: TableId | None) -> list[TableId]:
             assert state.facts.resumes is not None, "so it was chosen"
             retention.hold(job.trail, job.names.table(state.source), state.facts.resumes)
             if state.is_parked:
+                store.verifications.forget_verified(job.config.name, state.source)
                 store.states.save_table(job.config.name, to_resume(state), state)
     return [state.source for state in groups]
 

@@ -18,6 +18,7 @@ from anabranch.trail import repairs
 from anabranch.verify.canonical import Canonical
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Repaired, TableResult
+from anabranch.view.opened import store_of
 from anabranch.view.running import APPLY, running
 
 if TYPE_CHECKING:
@@ -47,9 +48,16 @@ def repair(
             found = [d for d in one.sample if dict(d.key) not in waits]
             present = [d.key for d in found if d.kind != "extra"]
             extra = [d.key for d in found if d.kind == "extra" and not table.is_shared]
+            _forget_verified(job, table.table.source)
             asked[table.table.source] = repairs.ask(job.names.repairs(job.trail), table.table.source, present, extra)
     done = [*_done(job, asked, stop)]
     return [*done, *(Repaired(name, left=why) for name, why in sorted(left.items()))]
+
+
+def _forget_verified(job: JobView, table: TableId) -> None:
+    """Forget what `verify --watch` has found: rows are about to change of which the trail does not tell."""
+    with store_of(job) as store:
+        store.verifications.forget_verified(job.config.name, table)
 
 
 def _why_not(job: JobView, one: VerifyTable) -> str:

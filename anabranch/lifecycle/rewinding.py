@@ -176,6 +176,7 @@ def _go_back(
     with closing(target_of(job).tables(value_rules(job))) as tables:
         for table in found.tables:
             state = states[table]
+            store.verifications.forget_verified(job.config.name, table)
             store.states.save_table(job.config.name, build_again(state), state)
             if state.schema:
                 tables.take_off_keys(job.config.name, job.rules.target_table(state.schema))

@@ -40,6 +40,36 @@ class Phase(StrEnum):
     ALARM = "alarm"  # of the grace time: the source took a write
 
 
+class Verifies(StrEnum):
+    """The way in which both ends are compared at the fence; each compares more than the one before."""
+
+    NOT = ""
+    SINCE_WATCH = "since-watch"  # what changed since `verify --watch` found a table equal; others whole
+    WHOLE = "whole"
+
+    @classmethod
+    def of(cls, asked: bool | str) -> Verifies:
+        """Return what is asked for; True stands for all rows of all tables. Raises ValueError."""
+        return cls(asked) if isinstance(asked, str) else cls.WHOLE if asked else cls.NOT
+
+    @classmethod
+    def noted(cls, facts: Mapping[str, Any]) -> Verifies:
+        """Return what the note says with which a cut-over began."""
+        if not facts.get("verify"):
+            return cls.NOT
+        return cls.SINCE_WATCH if facts.get("since_watch") else cls.WHOLE
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return it for that note; releases before know `verify` alone, and compare everything."""
+        since = {"since_watch": True} if self is Verifies.SINCE_WATCH else {}
+        return {"verify": self is not Verifies.NOT, **since}
+
+    def or_more(self, other: Verifies) -> Verifies:
+        """Return the one that compares more."""
+        return max(self, other, key=list(Verifies).index)
+
+
 OWNER = "cutover-"  # so begins the owner of a checkpoint that a cut-over has taken from apply
 UNKNOWN = "nobody knows whether the source takes writes, the target is not in use"
 STEPS = tuple(step for step in Step if step not in (Step.BEGIN, Step.ABORT))

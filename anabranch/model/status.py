@@ -111,6 +111,7 @@ class VerifiedStatus:
     seconds: float
     why: str
     sample: str | None = field(default=None, metadata=SPARE)
+    place: str | None = field(default=None, metadata=SPARE)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,28 @@ What does not live here: the result of one verification with its rows (verify/re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from anabranch.model.ids import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPlace:
+    """Name the place from which on the trail tells which rows of a table have to be compared again, because it was found equal
+    by reading that began there: all that is in the trail up to `position` was in both ends before any row was read. `trail`:
+    its uuid; `compared`: a digest of what was compared with what; `cutovers`: the number of the job's last note of a cut-over
+    by then."""
+
+    position: str
+    trail: str
+    compared: str
+    cutovers: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return it in JSON's values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +35,7 @@ class Verified:
     """Keep how a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked; `began`:
     the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the target before
     and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`. `sample`: the share
-    of the table that was compared, as "5%"; None: all of it."""
+    of the table that was compared, as "5%"; None: all of it. `place`: of a table that is equal as a whole, if known."""
 
     source: TableId
     at: int
@@ -31,6 +49,7 @@ class Verified:
     is_complete: bool
     why: str = ""
     sample: str | None = None
+    place: VerifiedPlace | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -46,6 +65,7 @@ class Verified:
             "is_complete": self.is_complete,
             "why": self.why,
             **({"sample": self.sample} if self.sample else {}),
+            **({"place": self.place.facts} if self.place else {}),
         }
 
     @classmethod
@@ -65,4 +85,5 @@ class Verified:
             facts["is_complete"],
             facts["why"],
             facts.get("sample"),
+            VerifiedPlace(**facts["place"]) if facts.get("place") else None,
         )

@@ -244,3 +244,6 @@ class TrailStore:
 
     def note_verified(self, job: str, found: Verified) -> None:
         raise StateError(NOTHING, job=job)
+
+    def forget_verified(self, job: str, table: TableId) -> None:
+        """Do nothing: no result is kept."""

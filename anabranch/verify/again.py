@@ -17,6 +17,7 @@ from anabranch.contracts import SnapshotReader, ValueRules
 from anabranch.errors import AnabranchError, NotTold, SourceUnavailable, TargetUnavailable, TrailError
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind
+from anabranch.model.position import Position
 from anabranch.rows.left_out import as_lines
 from anabranch.rows.lines import parse_line
 from anabranch.spark.where import read_columns
@@ -101,6 +102,21 @@ class Again(BothEnds):
         return Bracket(
             low, placed[0].sequence if placed else 0, state.generation if state and state.is_streaming else None
         )
+
+    def place(self, one: VerifyTable) -> Position | None:
+        """Return the last place up to which both ends are sure to have all of a table's changes, for whoever reads it from now
+        on; None where nobody knows one."""
+        began = self.begin(one)
+        if began.low is None or began.generation is None:
+            return None
+        try:
+            return self._trail.position_at(min(began.low, began.at))
+        except TrailError:  # that part was removed meanwhile
+            return None
+
+    def server(self) -> str:
+        """Return which server the source is at this moment."""
+        return self._outlasting(lambda: self._source.order.server(self._catalog.mark()))
 
     def is_quiet(self, one: VerifyTable, began: Bracket) -> bool:
         """Return whether no row of the table changed, at either end, since `begin`; then what was read is of one position."""
@@ -200,7 +216,7 @@ class Again(BothEnds):
             if placed is None or not placed[1].is_streaming:
                 found.why, found.is_parked = NOT_STREAMING, placed is not None and placed[1].is_parked
                 return list(keys)
-            target = self._rows(one, wanted, self._reader.lines_of(one.table, [parse_line(key) for key in keys]))
+            target = self._rows(one, wanted, self._target_lines(one, keys))
         finally:
             self._reader.leave()
         self._raise_floor(first)
@@ -210,7 +226,7 @@ class Again(BothEnds):
         for key in keys:
             found.first.setdefault(key, first)
         return [
-            key for key in keys if not _is_judged(found, key, expected(said, key, source, target), target.get(key, ()))
+            key for key in keys if not is_judged(found, key, expected(said, key, source, target), target.get(key, ()))
         ]
 
     def has_changed(self, one: VerifyTable, after: int) -> bool:
@@ -234,6 +250,9 @@ class Again(BothEnds):
         for block in as_lines(snapshot.lines_of(one.schema, columns, wanted, self._rules), columns):
             yield b"".join(row + b"\n" for row in self._passing(one, block.split(b"\n")[:-1]) if row is not None)
 
+    def _target_lines(self, one: VerifyTable, keys: Sequence[bytes]) -> Iterator[bytes]:
+        return self._reader.lines_of(one.table, [parse_line(key) for key in keys])
+
     def _rows(self, one: VerifyTable, wanted: Collection[bytes], blocks: Iterable[bytes]) -> Rows:
         """Return rows by key. Those whose key an end only takes for an equal one are left out."""
         canonical, key, found = Canonical(one.table), key_of(one.table), dict[bytes, list[bytes]]()
@@ -247,7 +266,7 @@ class Again(BothEnds):
         return Watched(one, self._rules, self._beside.parents.get(one.table.source, {}), self._passing)
 
 
-def _is_judged(found: Settled, key: bytes, there: Sequence[bytes] | None, here: Sequence[bytes]) -> bool:
+def is_judged(found: Settled, key: bytes, there: Sequence[bytes] | None, here: Sequence[bytes]) -> bool:
     """Take a row as both ends have it, None: nobody can tell. It differs if two looks, one after the other, say so:
     engines without transactions show a row before their log has it."""
     if there is None:

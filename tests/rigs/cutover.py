@@ -24,7 +24,7 @@ from anabranch.testing.databases import Database, connect, create_database, drop
 from anabranch.testing.in_time import PATIENCE, until
 from anabranch.testing.servers import Server
 from anabranch.view.opened import store_of
-from rigs.job_here import JobHere
+from rigs.job_here import JobHere, without_spark
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import job_at_mysql
 from rigs.scenario_postgresql import FromPostgres
@@ -74,9 +74,12 @@ class Cut:
 
         return self.here.job.cutover(tell=tell, **{"wait": PATIENCE, **asked})
 
-    def run_verified(self, during: Callable[[str], object] = lambda line: None) -> CutoverReport:
-        """As `--verify`, without Spark."""
-        return cutting_over.cut_over(self.here.job, self.here.verify, True, False, PATIENCE, during)
+    def run_verified(
+        self, during: Callable[[str], object] = lambda line: None, verifies: bool | str = True
+    ) -> CutoverReport:
+        """As `--verify`, or as that word says, without Spark."""
+        with without_spark() as spark:
+            return cutting_over.cut_over(self.here.job, verifies, False, PATIENCE, during, spark=spark)
 
     def as_application(self, at: Database | None = None, **options: Any) -> Any:
         """A connection of somebody without special rights; at a PostgreSQL of a superuser, which changes nothing there. `at`:

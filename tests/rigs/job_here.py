@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from anabranch import pace
 from anabranch.apply.run import ApplyRun
@@ -28,7 +28,7 @@ from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.testing.in_time import in_time, until
 from anabranch.testing.torture.local import LocalEngine, Small
-from anabranch.testing.torture.local_verify import verify_here
+from anabranch.testing.torture.local_verify import LocalSpark, _run, verify_here
 from anabranch.trail import lock
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
@@ -218,11 +218,8 @@ class JobHere:
 
     def verify(self, **wanted: Any) -> Verification:
         """What `anabranch verify` finds. `wanted`: fields of `Wanted`."""
-        with_spark = pieces.run
-        try:
+        with without_spark():
             return verify_here(self.job, **wanted)
-        finally:
-            pieces.run = with_spark
 
     def arrives(self, *changes: str) -> None:
         """Load, and what these statements do at the source behind it; both ends agree each time, by SQL and by verify."""
@@ -239,6 +236,17 @@ def _told(part: Future[None]) -> None:
     """Print what a part has ended with, for whoever reads why a test has waited for it in vain."""
     if (error := part.exception()) is not None:
         traceback.print_exception(error)
+
+
+@contextmanager
+def without_spark() -> Iterator[Any]:
+    """Let what Spark would do be done in this process, until the block ends. Yields what stands for it."""
+    with_spark = pieces.run
+    pieces.run = cast(Any, _run)
+    try:
+        yield LocalSpark
+    finally:
+        pieces.run = with_spark
 
 
 @contextmanager

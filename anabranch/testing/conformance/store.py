@@ -21,7 +21,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Skipped
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, TableState, begin, heard_of, park
-from anabranch.model.verified import Verified
+from anabranch.model.verified import Verified, VerifiedPlace
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.in_time import until
 
@@ -347,13 +347,16 @@ def of_two_results_of_a_verification_the_newer_is_kept(stores: Stores) -> None:
         assert store.verifications.verified(JOB) == []
         store.verifications.note_verified(JOB, first)
         later, other_table = (
-            replace(first, at=9, result="identical", why=""),
+            replace(first, at=9, result="identical", why="", place=VerifiedPlace("1@ä", "u", "d", 3)),
             replace(first, source=TableId("shop", "b")),
         )
         for found in (later, replace(first, at=8), other_table):
             other.verifications.note_verified(JOB, found)
         assert sorted(store.verifications.verified(JOB), key=lambda one: one.at) == [other_table, later]
         assert store.verifications.verified(OTHER) == []
+        for _ in range(2):
+            store.verifications.forget_verified(JOB, other_table.source)
+        assert store.verifications.verified(JOB) == [later]
         store.jobs.drop(JOB)
         assert store.verifications.verified(JOB) == []
         store.prepare()

@@ -13,7 +13,7 @@ from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.cutover.machine import CutOver
 from anabranch.cutover.terms import Terms
 from anabranch.errors import Fenced, TargetUnavailable
-from anabranch.model.cutover import CutoverNote, Phase, Step
+from anabranch.model.cutover import CutoverNote, Phase, Step, Verifies
 
 JOB = "shop"
 
@@ -41,7 +41,7 @@ def begun(directory: Path) -> tuple[CutOver, Losing]:
     store.note_cutover(JOB, CutoverNote(1, Step.BEGIN, Phase.BEGINS, 1))
     job = SimpleNamespace(config=SimpleNamespace(name=JOB), target_home=directory, label=JOB)
     nobody: Any = None
-    terms = Terms([], 0, 0, 0, 0, nobody, False, False, nobody, False, lambda line: None)
+    terms = Terms([], 0, 0, 0, 0, nobody, Verifies.NOT, False, nobody, False, lambda line: None)
     ends: Any = SimpleNamespace(job=job, store=store)
     return CutOver(ends, terms), store
 

@@ -267,7 +267,7 @@ def test_of_many_that_differ_so_many_are_looked_at_as_are_told(monkeypatch: pyte
     made = looking()
 
     def look(one: VerifyTable, keys: Sequence[bytes], found: Settled) -> list[bytes]:
-        return [key for key in keys if not again._is_judged(found, key, [key + b"\t1"], [])]
+        return [key for key in keys if not again.is_judged(found, key, [key + b"\t1"], [])]
 
     made._look = look  # type: ignore[method-assign]  # this look alone is played
     found = made.settle(table(), [b"%d" % key for key in range(9)], 3)
@@ -286,8 +286,8 @@ def test_where_an_origin_is_left_out_nothing_that_differs_is_told() -> None:
 
 def test_a_difference_is_one_that_two_looks_tell() -> None:
     found = Settled()
-    assert not again._is_judged(found, b"1", [b"1\t5"], [b"1\t6"]) and found.source == []
-    assert not again._is_judged(found, b"1", None, [b"1\t6"])
-    assert again._is_judged(found, b"1", [b"1\t5"], []) and (found.source, found.target) == ([b"1\t5"], [])
+    assert not again.is_judged(found, b"1", [b"1\t5"], [b"1\t6"]) and found.source == []
+    assert not again.is_judged(found, b"1", None, [b"1\t6"])
+    assert again.is_judged(found, b"1", [b"1\t5"], []) and (found.source, found.target) == ([b"1\t5"], [])
     found = Settled(suspects={b"2"})
-    assert again._is_judged(found, b"2", [b"2\t5"], [b"2\t5"]) and not found.suspects and found.source == []
+    assert again.is_judged(found, b"2", [b"2\t5"], [b"2\t5"]) and not found.suspects and found.source == []

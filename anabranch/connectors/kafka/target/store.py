@@ -226,6 +226,8 @@ class KafkaStore:
     def note_verified(self, job: str, found: Verified) -> None:
         raise StateError(f"{NO_ROWS}: nothing can be verified", job=job)
 
+    def forget_verified(self, job: str, table: TableId) -> None: ...
+
     def close(self) -> None:
         for read in self._read.values():
             read.close()

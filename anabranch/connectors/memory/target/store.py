@@ -191,6 +191,10 @@ class MemoryStore:
             if found.source not in kept or kept[found.source].at <= found.at:
                 kept[found.source] = found
 
+    def forget_verified(self, job: str, table: TableId) -> None:
+        with self._database.lock:
+            self._database.job(job).verified.pop(table, None)
+
     def taken_off(self, job: str) -> list[str]:
         return []
 

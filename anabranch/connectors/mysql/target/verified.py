@@ -46,3 +46,7 @@ class MysqlVerified:
     def note_verified(self, job: str, found: Verified) -> None:
         facts = json.dumps(found.facts, ensure_ascii=False)
         self._session.run("keep a result of verification", KEEP, job, str(found.source), found.at, facts)
+
+    def forget_verified(self, job: str, table: TableId) -> None:
+        if self._session.rows("look for results of verification", IS_THERE):
+            self._session.run("forget a result of verification", FORGET, job, str(table))

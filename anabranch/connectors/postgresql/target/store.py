@@ -323,6 +323,11 @@ class PostgresStore:
         with self._session("keep a result of verification") as connection:
             verified.keep(connection, job, found)
 
+    def forget_verified(self, job: str, table: TableId) -> None:
+        with self._session("forget a result of verification") as connection:
+            if _exists(connection, "verified"):
+                connection.execute(FORGET_VERIFIED, [job, str(table)])
+
     def taken_off(self, job: str) -> list[str]:
         from anabranch.connectors.postgresql.target.taken_off import not_back  # `status` goes without what it needs
 

@@ -1,0 +1,208 @@
+"""Comparing both ends at the fence of a cut-over: all rows; or, of the tables that `verify --watch` has found equal, what the
+trail says has changed since.
+
+Of a table that has such a place, and of which nothing happened that the trail does not tell row by row, each changed row is
+compared by its key. Every other table is compared whole, and the note says why. What was done to the target by others since
+is seen by a whole comparison alone. What does not live here: the place (watched.py), the fence (`cutover/`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.cutover.terms import Verified as AtFence
+from anabranch.job.verifying import beside_of, states_of, tables_of, verify
+from anabranch.job.watched import compared_as, looking, tells_all
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.cutover import CutoverNote, Phase, Step, Verifies
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.table_life import TableState
+from anabranch.model.verified import Verified
+from anabranch.trail.reader import TrailReader
+from anabranch.verify.again import Again
+from anabranch.verify.filtering import Filtering
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import TableResult, Verification
+from anabranch.verify.run import LIMIT_KEYS
+from anabranch.verify.since import WHOLE, verify_since
+from anabranch.verify.still import Still
+from anabranch.verify.wanted import Wanted
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import store_of
+from anabranch.view.options import value_rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.view.job_view import JobView
+
+CHECK = "cutover.verify"
+NAMED = 3  # tables that differ, in the error
+NO_RESULT = "verify --watch has not found it equal yet"
+ANEW = "it was loaded anew since verify --watch had looked at it"
+NO_PLACE = "of its last result by verify --watch no place of the trail is known"
+OTHER_TRAIL = "its last result by verify --watch is of another trail"
+OTHER_TABLE = "its definition, or what the job makes of it, has changed since verify --watch had looked at it"
+CUT_OVER = "the target may have been in use since verify --watch had looked at it"
+LEAVES_OUT = "the job leaves out an origin that may have written: its trail does not tell all changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A table of which only what changed behind `sequence`, at `position`, has to be compared."""
+
+    one: VerifyTable
+    sequence: int
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The way in which each table is compared: by what changed, or whole, and why."""
+
+    known: tuple[Known, ...]
+    whole: Mapping[TableId, str]
+
+
+def verify_at_fence(job: JobView, spark: Callable[[], SparkSession], verifies: Verifies) -> AtFence:
+    """Compare both ends, to which nobody writes. Returns what differs, "" for nothing, and facts for the note."""
+    if verifies is Verifies.WHOLE:
+        return _told([], verify(job, spark, Wanted()), {})
+    choice = chosen(job)
+    since, left = _since(job, spark, choice.known)
+    whole = {**choice.whole, **left}
+    found = verify(job, spark, Wanted(), only=whole) if whole else Verification(())
+    return _told(since, found, whole)
+
+
+def plan(job: JobView) -> Iterator[CheckResult]:
+    """Say of each table how it would be compared now, with how many keys."""
+    choice = chosen(job)
+    with closing(looking(job, Still, beside_of(job))) as again:
+        for known in choice.known:
+            table = str(known.one.table.source)
+            if (keys := _keys(again, known)) is None:
+                yield CheckResult(CHECK, CheckVerdict.OK, f"{table} is compared whole: {WHOLE}", table=table)
+            else:
+                said = f"{table} is compared by what changed since {known.position}: {keys:,} keys up to now"
+                yield CheckResult(CHECK, CheckVerdict.OK, said, table=table)
+    for name, why in sorted(choice.whole.items()):
+        yield CheckResult(CHECK, CheckVerdict.OK, f"{name} is compared whole: {why}", table=str(name))
+
+
+def _keys(again: Again, known: Known) -> int | None:
+    """Return how many keys changed, some perhaps counted twice; None where the table has to be compared whole."""
+    if not again.can_find(known.one):
+        return None if again.has_changed(known.one, known.sequence) else 0
+    counts = [None if some is None else len(some) for some in again.changed(known.one, known.sequence)]
+    return None if None in counts else sum(count for count in counts if count)
+
+
+def chosen(job: JobView) -> Choice:
+    """Choose for each table that streams how it is compared."""
+    name = job.config.name
+    states, others = states_of(job, ())
+    with store_of(job) as store:
+        results = {one.source: one for one in store.verifications.verified(name)}
+        notes = store.cutovers.cutover_notes(name)
+    flipped = max((one.number for one in notes if _is_flip(one)), default=0)
+    known, whole = list[Known](), dict[TableId, str]()
+    is_told, parents = tells_all(job), beside_of(job).parents
+    with TrailReader(job.trail, name="verify") as trail:
+        for one in tables_of(job, states, others):
+            source = one.table.source
+            found = results.get(source)
+            why = _refused(job, found, states[source], flipped) if is_told else LEAVES_OUT
+            if not why and found is not None and found.place is not None:
+                digest = compared_as(one, value_rules(job), parents.get(source, {}))
+                there = OTHER_TABLE if found.place.compared != digest else _in_trail(trail, found.place.position)
+                if isinstance(there, Position):
+                    known.append(Known(one, there.sequence, str(there)))
+                    continue
+                why = there
+            whole[source] = why
+    return Choice(tuple(known), whole)
+
+
+def _is_flip(note: CutoverNote) -> bool:
+    return note.step == Step.FLIP and note.phase == Phase.BEGINS
+
+
+def _refused(job: JobView, found: Verified | None, state: TableState, flipped: int) -> str:
+    """Say why the last result does not spare a whole comparison; "" where it may."""
+    if found is None or found.generation != state.generation:
+        return NO_RESULT if found is None else ANEW
+    if found.result != "identical" or found.sample or not found.is_complete:
+        part = f" in a sample of {found.sample}" if found.sample else ""
+        return f"verify --watch found it {found.result}{part}"
+    if found.place is None:
+        return NO_PLACE
+    if found.place.trail != trail_uuid(job):
+        return OTHER_TRAIL
+    return CUT_OVER if flipped > found.place.cutovers else ""
+
+
+def _in_trail(trail: TrailReader, text: str) -> Position | str:
+    """Return the place if the trail still tells all that came behind it; else why not."""
+    place, first, end = Position.parse(text), trail.first() - 1, trail.end().position.sequence
+    if not first <= place.sequence <= end:
+        return f"the trail does not tell what changed since {text}: it reaches from {first} to {end}"
+    # in front of the trail's first transaction: what the position was called stands nowhere any more
+    if first < place.sequence and trail.position_at(place.sequence) != place:
+        return f"the trail has another transaction at {text}"
+    return place
+
+
+def _since(
+    job: JobView, spark: Callable[[], SparkSession], known: Sequence[Known]
+) -> tuple[list[tuple[Known, TableResult]], dict[TableId, str]]:
+    """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why."""
+    found, left = list[tuple[Known, TableResult]](), dict[TableId, str]()
+    if not known:
+        return found, left
+    beside = replace(beside_of(job), tells_all=True)  # so it was chosen
+    with closing(looking(job, Still, beside, passing=Filtering(spark))) as again:
+        again.until(time.monotonic() + beside.patience)
+        for each in known:
+            (result,) = verify_since(again, [each.one], each.sequence, LIMIT_KEYS)
+            if result.identical or result.differs:
+                found.append((each, result))
+            else:
+                left[each.one.table.source] = result.why
+    return found, left
+
+
+def _told(
+    since: Sequence[tuple[Known, TableResult]], found: Verification, why: Mapping[TableId, str]
+) -> tuple[str, dict[str, Any]]:
+    differing = [
+        f"{result.source}: {_counts(result)} of the {result.rows_source} rows that changed since {known.position}"
+        for known, result in since
+        if not result.identical
+    ]
+    differing += [str(result) for result in found.tables if not result.identical]
+    tables: list[dict[str, Any]] = [
+        {"source": result.source, "since": known.position, "keys": result.rows_source} for known, result in since
+    ]
+    reasons = {str(table): text for table, text in why.items()}
+    for result in found.tables:
+        rows = {"source": result.source, "rows_source": result.rows_source, "rows_target": result.rows_target}
+        tables.append({**rows, **({"why": reasons[result.source]} if result.source in reasons else {})})
+    more = f"; and {len(differing) - NAMED} more tables" if len(differing) > NAMED else ""
+    said = f"{len(found.tables)} tables compared whole"
+    if since or why:
+        keys = sum(result.rows_source for _, result in since)
+        said += f", {len(since)} by the {keys} rows that changed since verify --watch found them equal"
+    return "; ".join(differing[:NAMED]) + more, {"tables": tables, "said": said}
+
+
+def _counts(result: TableResult) -> str:
+    """Say what differs, with the first key."""
+    counts = (("missing", result.missing), ("extra", result.extra), ("different", result.different))
+    first = f" ({result.sample[0]})" if result.sample else ""
+    return ", ".join(f"{count} {what}" for what, count in counts if count) + first

@@ -1,0 +1,216 @@
+"""A cut-over that compares at its fence what has changed since `verify --watch` found tables equal: what differs there is
+found, and every table of which the trail does not tell all is compared whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.errors import DifferencesFound
+from anabranch.failpoints import EXIT_CODE
+from anabranch.job import verifying
+from anabranch.job.at_fence import ANEW, LEAVES_OUT, NO_RESULT, OTHER_TABLE, verify_at_fence
+from anabranch.job.keep_verifying import Watch
+from anabranch.job.signals import Stop
+from anabranch.lifecycle import repairing
+from anabranch.model.cutover import Step, Verifies
+from anabranch.model.ids import TableId
+from anabranch.model.table_life import park
+from anabranch.model.verified import Verified
+from anabranch.testing.in_time import until
+from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader
+from anabranch.verify.since import WHOLE
+from anabranch.view.opened import store_of
+from rigs.cutover import WAITING, Cut, job, running
+from rigs.job_here import without_spark
+
+SINCE = Verifies.SINCE_WATCH
+PAIRS = [("postgresql", "mysql"), ("mariadb", "postgresql"), ("mysql", "postgresql")]
+
+
+@dataclass
+class Ends:
+    """A job at whose ends nobody writes."""
+
+    cut: Cut
+
+    def compared(self, verifies: Verifies = Verifies.SINCE_WATCH) -> dict[str, str]:
+        """What the comparison says of each table while row 1 of both is wrong at the target: "" that it is equal; or that it
+        differs, and why it was compared whole."""
+        with self._wrong(), without_spark() as spark:
+            differing, facts = verify_at_fence(self.cut.here.job, spark, verifies)
+        assert bool(differing) == any(name in differing for name in ("item", "draft")), differing
+        found = {TableId.parse(one["source"]).name: one.get("why", "") for one in facts["tables"]}
+        del found["scenario_mark"]
+        return {name: self._said(name, why, differing) for name, why in found.items()}
+
+    def _said(self, name: str, why: str, differing: str) -> str:
+        is_named = re.search(rf"\b{name}\b", differing) is not None
+        assert is_named or not why, f"{name} was compared whole, and its wrong row is not named: {differing}"
+        return "" if not is_named else f"differs: {why}" if why else "differs"
+
+    @contextmanager
+    def _wrong(self) -> Iterator[None]:
+        for sign in "+-":
+            for table in ("item", "draft"):
+                self.cut.made.target.execute(f"UPDATE {self.cut.there(table)} SET v = v {sign} 1000 WHERE id = 1")
+            if sign == "+":
+                yield
+
+
+def watched(cut: Cut, *names: str, sample: float | None = None) -> dict[str, Verified]:
+    """Let `verify --watch` have a turn at each of these tables. Returns what is kept of all."""
+    stop, told = Stop(), list[str]()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if sum(" -> " in one for one in told) >= len(names):
+            stop.ask()
+
+    with without_spark() as spark:
+        patterns = [f"{cut.made.schema}.{name}" for name in names]
+        Watch(cut.here.job, spark, patterns, False, 1.0, stop, tell, sample).run()
+    with store_of(cut.here.job) as store:
+        return {one.source.name: one for one in store.verifications.verified(cut.here.job.config.name)}
+
+
+def how(cut: Cut) -> dict[str, Mapping[str, Any]]:
+    """What the last cut-over says of each table that it compared."""
+    tables = cut.here.job.cutover_status().cutover.facts(Step.VERIFY).get("tables", ())
+    return {TableId.parse(one["source"]).name: one for one in tables}
+
+
+def planned(cut: Cut) -> dict[str, str]:
+    found = cut.here.job.plan_cutover(verify=SINCE).results
+    return {TableId.parse(one.table).name: one.message for one in found if one.check == "cutover.verify"}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
+    source: str, target: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bit that flips in a row which changed since is found; a table without a result is compared whole; killed in the step,
+    the cut-over goes on and compares again."""
+    with job(request, source, target, tmp_path / "job") as cut, running(cut):
+        place = watched(cut, "item")["item"].place
+        assert place is not None, "the place is known"
+        cut.made.source.execute("UPDATE item SET v = 20 WHERE id = 2", "DELETE FROM item WHERE id = 3")
+        cut.made.source.execute("INSERT INTO item (v) VALUES (40), (50)")
+        until(lambda: {20, 40, 50} <= set(cut.at_target()), "the changes are at the target")
+        item = cut.there("item")
+        cut.made.target.execute(f"UPDATE {item} SET v = 21 WHERE v = 20")
+        with pytest.raises(
+            DifferencesFound, match=r"item: 1 different \(different +id=2 .* of the 4 rows that changed"
+        ):
+            cut.run_verified(verifies=SINCE)
+        assert cut.here.job.cutover_status().state == "aborted" and cut.admits() and not cut.flips.exists()
+        cut.made.target.execute(f"UPDATE {item} SET v = 20 WHERE v = 21")
+        cut.wait_equal()
+
+        said = planned(cut)
+        assert said["item"].endswith(f"by what changed since {place.position}: 5 keys up to now"), said
+        assert said["draft"].endswith("is compared whole: verify --watch has not found it equal yet")
+        monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.carried.out=exit@5")  # compared, and that is not noted
+        assert cut.made.cli("cutover", "--since-watch", *WAITING, code=None).code == EXIT_CODE
+        monkeypatch.delenv("ANABRANCH_FAILPOINTS")
+        assert cut.here.job.cutover_status().cutover.next == Step.VERIFY and how(cut) == {}
+        assert cut.run_verified(verifies=False).state == "finished", "what was asked for when it began is still"
+        found = how(cut)
+        assert (found["item"]["since"], found["item"]["keys"]) == (place.position, 5)
+        assert (
+            found["draft"]["why"] == "verify --watch has not found it equal yet" and found["draft"]["rows_source"] == 3
+        )
+        cut.made.assert_identical("item", "draft")
+        shown = next(cut.made.home.glob("cutover-*.md")).read_text()
+        assert f"| 5 rows that changed since {place.position} |" in shown and "| whole, 3 rows: verify --watch" in shown
+
+
+@pytest.mark.parametrize(("source", "target"), [("postgresql", "postgresql"), ("mariadb", "mysql")])
+def test_rule_24_25_a_table_of_which_the_trail_does_not_tell_all_is_compared_whole(
+    source: str, target: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time something else has happened since, and a row that the trail does not name is wrong at the target: it is found,
+    with the reason. Where nothing has happened it is not, which is the price, and `--verify` finds it."""
+    with job(request, source, target, tmp_path / "job") as cut:
+        ends = Ends(cut)
+        with running(cut):
+            watched(cut, "item", "draft")
+            assert ends.compared() == {"item": "", "draft": ""}
+            assert ends.compared(Verifies.WHOLE) == {"item": "differs", "draft": "differs"}
+            cut.made.source.execute("TRUNCATE TABLE draft", "INSERT INTO draft (id, v) VALUES (1, 1)")
+            until(lambda: cut.made.target.query(f"SELECT v FROM {cut.there('draft')}") == [(1,)], "the rows are gone")
+            assert ends.compared() == {"item": "", "draft": f"differs: {WHOLE}"}
+            assert planned(cut)["draft"].endswith(WHOLE)
+
+            watched(cut, "draft")
+            assert ends.compared() == {"item": "", "draft": ""}
+            if cut.is_mysql:
+                cut.made.source.execute("ALTER TABLE draft ADD COLUMN w int", "INSERT INTO draft (v, w) VALUES (2, 2)")
+                until(lambda: len(cut.made.target.query(f"SELECT v FROM {cut.there('draft')}")) == 2, "it is altered")
+                assert ends.compared() == {"item": "", "draft": f"differs: {OTHER_TABLE}"}
+                watched(cut, "draft")
+            cut.made.target.execute(f"UPDATE {cut.there('draft')} SET v = 3 WHERE id = 1")
+            with monkeypatch.context() as patched:
+                for module in (repairing, verifying):
+                    patched.setattr(module, "require_apply", lambda _: None)  # it runs in this process
+                assert cut.here.verify(repairs=True).repaired[0].rows == 1
+            assert ends.compared() == {"item": "", "draft": f"differs: {NO_RESULT}"}
+            assert watched(cut, "draft", sample=0.5)["draft"].sample == "50%"
+            assert ends.compared()["draft"] == "differs: verify --watch found it identical in a sample of 50%"
+            watched(cut, "draft")
+        loaded_and_parked(ends)
+        with running(cut):
+            watched(cut, "item", "draft")
+            assert ends.compared() == {"item": "", "draft": ""}
+        what_the_trail_does_not_tell(ends)
+
+
+def loaded_and_parked(ends: Ends) -> None:
+    """A load, a park, and a job that goes back, while nothing runs."""
+    cut = ends.cut
+    assert ends.compared() == {"item": "", "draft": ""}, "a job that does not run is compared as well"
+    cut.here.load(TableId(cut.made.schema, "draft"))
+    cut.here.stream()
+    assert ends.compared() == {"item": "", "draft": f"differs: {ANEW}"}
+    with store_of(cut.here.job) as store:
+        at = store.jobs.checkpoint(cut.made.name)
+        assert at is not None
+        state = store.states.tables(cut.made.name)[TableId(cut.made.schema, "item")]
+        store.states.save_table(cut.made.name, park(state, "a row was refused", at.position.sequence), state)
+    cut.here.job.resume(f"{cut.made.schema}.item")
+    cut.here.stream()
+    assert ends.compared()["item"] == f"differs: {NO_RESULT}"
+    with cut.here.running():
+        watched(cut, "item")
+    cut.made.source.execute("UPDATE item SET v = v + 1 WHERE id = 2")
+    cut.here.stream()
+    assert ends.compared()["item"] == ""
+    cut.here.job.rewind(str(at.position), execute=True)
+    cut.here.stream()
+    assert ends.compared()["item"] == f"differs: {NO_RESULT}"
+
+
+def what_the_trail_does_not_tell(ends: Ends) -> None:
+    """Another origin's writes, and what was removed from the trail."""
+    cut = ends.cut
+    text = cut.made.job_file.read_text()
+    cut.made.job_file.write_text(text.replace("[target]\n", 'leave_out = ["server:77"]\n[target]\n', 1))
+    assert ends.compared() == dict.fromkeys(("item", "draft"), f"differs: {LEAVES_OUT}")
+    cut.made.job_file.write_text(f'{text}[types]\nnul = "strip"\n')
+    assert ends.compared() == dict.fromkeys(("item", "draft"), f"differs: {OTHER_TABLE}")
+    cut.made.job_file.write_text(text)
+    assert ends.compared() == {"item": "", "draft": ""}
+    for value in (5, 6):  # each capture has a segment of its own
+        cut.made.source.execute(f"UPDATE item SET v = v + {value} WHERE id = 2")
+        cut.here.stream()
+    assert ends.compared()["item"] == ""
+    with TrailReader(cut.here.job.trail) as trail:
+        assert retention.drop_needed(cut.here.job.trail, trail.end().position.sequence)
+    assert ends.compared()["item"].startswith("differs: the trail does not tell what changed since")

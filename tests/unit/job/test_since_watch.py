@@ -1,0 +1,69 @@
+"""A result of `verify --watch` at the fence of a cut-over: the digest of what was compared, and what is asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from anabranch.job.watched import compared_as
+from anabranch.model.cutover import Verifies
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.model.value_rules import ValueRules
+from anabranch.rows.net import TargetTable
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.touched import Parent
+
+NUMBER = LogicalType(Kind.INT32)
+SCHEMA = TableSchema(TableId("shop", "item"), (Column("id", NUMBER, "int", False), Column("v", NUMBER, "int")), ("id",))
+TABLE = TargetTable(SCHEMA.id, TableId("public", "item"), ("id", "v"), (NUMBER, NUMBER), ("id",), ("id", "v"))
+ONE = VerifyTable(SCHEMA, TABLE)
+PARENTS = {SCHEMA.id: Parent(SCHEMA, frozenset(("id", "v", "w", "x")))}
+PRINTED = "import runpy, sys; here = runpy.run_path(sys.argv[1]); print(here['digest']())"
+
+
+def digest() -> str:
+    return compared_as(ONE, ValueRules(), PARENTS)
+
+
+def test_the_digest_of_what_is_compared_is_the_same_in_every_process() -> None:
+    command = [sys.executable, "-c", PRINTED, __file__]
+    found = {
+        subprocess.run(
+            command, env=os.environ | {"PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert found == {f"{digest()}\n"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ONE, schema=replace(SCHEMA, version=2)),
+        replace(ONE, table=replace(TABLE, target=TableId("public", "items"))),
+        replace(ONE, table=replace(TABLE, types=(NUMBER, LogicalType(Kind.INT64)))),
+        replace(ONE, is_shared=True),
+    ],
+    ids=["another version", "another table", "another type", "shared"],
+)
+def test_whatever_decides_what_is_compared_is_in_the_digest(other: VerifyTable) -> None:
+    assert compared_as(other, ValueRules(), {}) != compared_as(ONE, ValueRules(), {})
+
+
+def test_rules_for_values_and_tables_that_act_are_in_the_digest() -> None:
+    plain = compared_as(ONE, ValueRules(), {})
+    assert plain not in (compared_as(ONE, ValueRules(nul="strip"), {}), compared_as(ONE, ValueRules(), PARENTS))
+
+
+def test_a_cut_over_that_goes_on_compares_what_was_asked_for_by_either() -> None:
+    nothing, since, whole = Verifies
+    assert [Verifies.of(asked) for asked in (False, "since-watch", True)] == [nothing, since, whole]
+    assert [Verifies.noted(one.facts) for one in Verifies] == [nothing, since, whole]
+    assert Verifies.noted({"verify": True}) == whole, "as releases before have noted it"
+    assert since.or_more(whole) == whole.or_more(nothing) == whole and nothing.or_more(since) == since
