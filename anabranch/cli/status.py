@@ -81,6 +81,8 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
         yield f"log held    {_held(held)}"
     if encryption := found.get("encryption"):
         yield f"encryption  {_encryption(encryption)}"
+    if load_files := found.get("load_files"):
+        yield f"load files  {_load_files(load_files)}"
     for one in found.get("prepared", ()):
         yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since']}"
     for target in found["targets"]:
@@ -110,6 +112,17 @@ def _encryption(found: Mapping[str, Any]) -> str:
     former = "".join(f", {count} files by key {name}" for name, count in others.items())
     plain = f", {found['not_encrypted']} segments not encrypted" if found["not_encrypted"] else ""
     return f"{f'key {key}' if key else 'off'}{former}{plain}"
+
+
+def _load_files(found: Mapping[str, Any]) -> str:
+    """Show what there is of loads in the trail, and for whom."""
+    who = [f"{tables} tables for {reader}" for reader, tables in found["awaited"].items()]
+    if found["kept"]:
+        until = f" until {found['kept_until']}" if found["kept_until"] else ""
+        who.append(
+            f"{found['kept']} tables ({_size(found['kept_bytes'])}) for who joins later{until} (load_retain_hours)"
+        )
+    return f"{_size(found['bytes'])}" + (f": {', '.join(who)}" if who else "")
 
 
 def _counted(counted: Mapping[str, Any]) -> str:

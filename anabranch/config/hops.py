@@ -80,6 +80,8 @@ def misfits_of_hop(config: Sections) -> Iterator[tuple[str, str]]:
             "[trail] load_limit_gb",
             "it in the file of a job that captures into a trail: only there a load waits for others",
         )
+    if config.trail.load_retain_hours is not None and hop is not Hop.CAPTURE:
+        yield "[trail] load_retain_hours", "it in the file of a job that captures into a trail"
     if hop is None:
         if config.capture.standby:
             yield "[capture] standby", NEEDS_SHARED_TRAIL

@@ -16,6 +16,7 @@ from anabranch.contracts import remains_of
 from anabranch.cutover.leaving import leave
 from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
 from anabranch.trail import load_readers, retention
+from anabranch.trail.load_keeping import READER
 from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
 from anabranch.view.identity import begun_uuid, trail_uuid
@@ -161,7 +162,7 @@ def _home(job: JobView, execute: bool) -> list[str]:
 def _refuse_if_read(job: JobView) -> None:
     """Raise StateError while other jobs read the trail that this one captures: with it they would lose what they lack."""
     if job.config.hop is Hop.CAPTURE and exists(job.trail):
-        names = sorted(name for name in retention.readers(job.trail) if not job.names.has(name))
+        names = sorted(name for name in retention.readers(job.trail) if not job.names.has(name) and name != READER)
         if names:
             hint = "drop the jobs that apply it first; what is left of a job that is gone: remove its file in readers/"
             raise StateError(f"the trail is read by others: {', '.join(names)}", job=job.label, hint=hint)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from anabranch.config.hops import Hop
 from anabranch.errors import SourceError, TargetError, TrailError
 from anabranch.job.counters import counters
 from anabranch.job.explaining import Known, explained
@@ -21,6 +23,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.status import (
     EncryptionStatus,
     LagStatus,
+    LoadFilesStatus,
     PartStatus,
     PhaseStatus,
     PlaceStatus,
@@ -37,6 +40,7 @@ from anabranch.model.status import (
 from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
 from anabranch.state.store import StateStore, time_text
+from anabranch.trail import load_keeping, load_readers
 from anabranch.trail.keys import FILE as KEYS
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
@@ -44,7 +48,7 @@ from anabranch.trail.storage import LocalStorage
 from anabranch.version import __version__
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, source_of, store_of
-from anabranch.view.options import name_at_source
+from anabranch.view.options import limits_of, name_at_source
 from anabranch.view.refusals import told
 
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ def status(job: JobView) -> Status:
         prepared=[PreparedStatus(one.xid, time_text(one.time), one.rows) for one in waiting(job.trail)],
         log_held=held,
         encryption=_encryption(job, errors),
+        load_files=_load_files(job),
         unreachable=errors,
     )
 
@@ -194,6 +199,20 @@ def _encryption(job: JobView, errors: list[str]) -> EncryptionStatus | None:
         errors.append(told(job, error))
         return None
     return EncryptionStatus(found.key or None, found.keys, found.plain) if found else None
+
+
+def _load_files(job: JobView) -> LoadFilesStatus | None:
+    """Return what there is of loads in the trail of a job that captures into one, and why; None where nothing is."""
+    if job.config.hop is not Hop.CAPTURE or not (size := load_readers.size(job.trail)):
+        return None
+    awaited: Counter[str] = Counter()
+    for load in load_readers.unread(job.trail):
+        awaited.update(name for name in (*load.awaited, *load.left) if name != load_keeping.READER)
+    kept = [one for one in load_keeping.kept(job.trail) if not one.is_theirs]
+    seconds = limits_of(job).load_seconds
+    until = max((one.since for one in kept), default=0.0) + (seconds or 0.0)
+    shown = time_text(round(until * 1_000_000)) if kept and seconds is not None else None
+    return LoadFilesStatus(size, dict(sorted(awaited.items())), len(kept), sum(one.bytes for one in kept), shown)
 
 
 def _trail_end(job: JobView) -> TrailEnd | None:

@@ -197,9 +197,23 @@ class EncryptionStatus:
 
 
 @dataclass(frozen=True)
+class LoadFilesStatus:
+    """Rows of loads in a trail between two jobs, while there are any. `bytes`: of all files; `awaited`: how many tables each
+    reader has yet to take; `kept`: how many tables stay only for readers that join later, of `kept_bytes`, the last of them
+    until `kept_until`."""
+
+    bytes: int
+    awaited: Mapping[str, int]
+    kept: int
+    kept_bytes: int
+    kept_until: str | None
+
+
+@dataclass(frozen=True)
 class Status:
     """All that `status` tells of a job. `waits`: for whom its sessions wait; `log_held`: what the source keeps for it;
-    `encryption`: only of a trail that is, or was, encrypted; `unreachable`: errors of ends that could not be asked."""
+    `encryption`: only of a trail that is, or was, encrypted; `load_files`: of a job that captures into
+    a trail; `unreachable`: errors of ends that could not be asked."""
 
     version: int
     software_version: str
@@ -216,6 +230,7 @@ class Status:
     prepared: list[PreparedStatus] | None = field(default=None, metadata=SPARE)
     log_held: HeldLog | None = field(default=None, metadata=SPARE)
     encryption: EncryptionStatus | None = field(default=None, metadata=SPARE)
+    load_files: LoadFilesStatus | None = field(default=None, metadata=SPARE)
     unreachable: list[str] | None = field(default=None, metadata=SPARE)
 
 

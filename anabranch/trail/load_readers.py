@@ -163,7 +163,7 @@ def unread(trail: Path) -> list[Unread]:
         if lacking or not notes:
             left = [one for one, note in lacking.items() if note.awaits_others(load.table, load.number)]
             awaited = (one for one in lacking if one not in left)
-            found.append(Unread(load.table, sum(_sizes(trail, load.files)), tuple(awaited), tuple(left)))
+            found.append(Unread(load.table, sum(sizes(trail, load.files)), tuple(awaited), tuple(left)))
     return found
 
 
@@ -190,7 +190,7 @@ def sweep(trail: Path, folders: Collection[str] | None = None) -> list[str]:
 def size(trail: Path) -> int:
     """Return the bytes of all files of loads."""
     rows = (one for folder in _folders(trail) for one in Path(trail, folder).glob("*/*.arrow"))
-    return sum(_sizes(trail, map(str, rows)))
+    return sum(sizes(trail, map(str, rows)))
 
 
 def key_of(name: str) -> str:
@@ -204,10 +204,10 @@ def key_of(name: str) -> str:
 def _notes(trail: Path) -> dict[str, Note]:
     """Return what all readers that are registered have noted; one that has noted nothing has nothing."""
     keys = {key_of(name) for name in retention.readers(trail)} - {""}
-    return {key: _noted(trail, key) for key in sorted(keys)}
+    return {key: noted(trail, key) for key in sorted(keys)}
 
 
-def _noted(trail: Path, reader: str) -> Note:
+def noted(trail: Path, reader: str) -> Note:
     """Return what a reader has noted; nothing, which keeps its files, where that is damaged: the reader is told of it."""
     try:
         return read(trail, reader)
@@ -238,7 +238,8 @@ def _folders(trail: Path) -> list[str]:
     return []
 
 
-def _sizes(trail: Path, names: Iterable[str]) -> Iterator[int]:
+def sizes(trail: Path, names: Iterable[str]) -> Iterator[int]:
+    """Yield the bytes of files that are there."""
     for name in names:
         with suppress(FileNotFoundError):
             yield (trail / name).stat().st_size

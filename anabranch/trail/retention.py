@@ -155,11 +155,15 @@ def refuse_before_start(name: str, sequence: int, first: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """Limits on segments that every reader is past: how long they stay, and at most how many bytes or files, however young."""
+    """Limits on segments that every reader is past: how long they stay, and at most how many bytes or files, however young.
+    `load_seconds`: how long rows of a load stay for readers that join later (load_keeping.py), None where they do not;
+    `load_bytes`: with no more bytes of rows than that."""
 
     seconds: float
     bytes: int | None = None
     count: int | None = None
+    load_seconds: float | None = None
+    load_bytes: int | None = None
 
 
 class Clock:

@@ -21,7 +21,7 @@ from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import identity as identities
-from anabranch.trail import keys, load_readers, published, retention
+from anabranch.trail import keys, load_keeping, load_readers, published, retention
 from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.fencing import Fenced, shut_out
@@ -129,6 +129,7 @@ class TrailWriter:
             writer._publish(writer._appended)
             if isinstance(lock, Lease):
                 writer._begin_epoch()
+            load_keeping.begin(directory, limits)
         except BaseException:  # whatever it was: let go, and passed on
             lock.close()
             raise
@@ -307,6 +308,7 @@ class TrailWriter:
     def drop_old(self) -> list[str]:
         """Drop the segments and the files of loads that nobody needs any more (K12). Returns the segments' names."""
         jump = self._clock.jump()
+        load_keeping.tend(Path(self.directory), self._limits)
         load_readers.sweep(Path(self.directory))
         return retention.drop_old(self.directory, self._limits, jump=jump, storage=self._storage)
 

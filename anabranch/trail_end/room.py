@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.trail import load_readers
+from anabranch.trail import load_keeping, load_readers
 
 GB = 1_000_000_000
 NAMED = 3  # readers that a text names
@@ -38,6 +38,7 @@ class LoadRoom:
         if load_readers.size(self.trail) <= self.limit:
             return ""
         load_readers.sweep(self.trail)
+        load_keeping.make_room(self.trail, self.limit)
         unread = load_readers.unread(self.trail)
         taken = [one for one in unread if not one.is_stuck]
         total = load_readers.size(self.trail) - sum(one.bytes for one in unread if one.is_stuck)
@@ -45,7 +46,7 @@ class LoadRoom:
             return ""
         awaited: dict[str, int] = {}
         for one in taken:
-            for reader in one.awaited:
+            for reader in (name for name in one.awaited if name != load_keeping.READER):
                 awaited[reader] = awaited.get(reader, 0) + 1
         who = ", ".join(f"{reader} ({tables} tables)" for reader, tables in sorted(awaited.items())[:NAMED])
         who = f"it waits for {who}" if who else "no job applies the trail yet, start one: anabranch run JOB"

@@ -64,4 +64,6 @@ def name_at_source(job: str, job_uuid: str) -> str:
 def limits_of(job: JobView) -> RetentionLimits:
     capture = job.config.capture
     most = None if capture.retain_mb is None else capture.retain_mb * 1024 * 1024
-    return RetentionLimits(capture.retain_hours * 3600, most, capture.retain_segments)
+    hours, size = job.config.trail.load_retain_hours, job.config.trail.load_limit_gb
+    kept = None if hours is None else float(hours * 3600), None if size is None else round(size * 1e9)
+    return RetentionLimits(capture.retain_hours * 3600, most, capture.retain_segments, *kept)

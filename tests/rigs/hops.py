@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from anabranch.config.reading import load_job
+from anabranch.view.job_view import JobView
 from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Result, Running, Scenario
 
 NO_SPARK = '[spark]\nmaster = "local[2]"\n'
@@ -59,3 +61,29 @@ def applying(made: Scenario, trail: Path, more: str = "", to: str = "{table}") -
         f'[[rules]]\ninclude = ["{made.schema}.*"]\ntarget = "{made.there}.{to}"\n{more}\n{NO_SPARK}'
     )
     return there
+
+
+@dataclass
+class Another(Scenario):
+    """A further job that applies a trail, into a schema of its own."""
+
+    into: str = ""
+
+    @property
+    def there(self) -> str:
+        return self.into
+
+    @property
+    def names(self) -> str:
+        """The name under which it is registered with the trail."""
+        return JobView(load_job(self.job_file), self.job_file).names.apply
+
+
+def another(way: Hops, name: str) -> Another:
+    """Make a further job that applies what `there` applies, under a name that is that of its schema, too."""
+    kept = {one.name: getattr(way.there, one.name) for one in fields(Scenario) if one.init}
+    said = way.there.job_file.read_text()
+    found = Another(**{**kept, "name": name, "directory": way.there.directory.parent / name}, into=name)
+    said = said.replace(f'name = "{way.there.name}"', f'name = "{name}"', 1)
+    found.job_file.write_text(said.replace(f'target = "{way.there.there}.', f'target = "{name}.'))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
@@ -21,7 +21,7 @@ from anabranch.trail_end import manifests as trail_manifests
 from anabranch.view.job_view import JobView
 from anabranch.view.opened import source_of
 from anabranch.view.refusals import refuse_switch_while_loading
-from rigs.hops import Hops, hops
+from rigs.hops import Hops, another, hops
 from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Running, Scenario, wait_until
 
 Make = Callable[..., Scenario]
@@ -208,31 +208,6 @@ def test_a_load_waits_for_those_who_apply_it_where_its_files_are_limited(mariadb
 
 def waits(job: Scenario, run: Running, text: str) -> None:
     wait_until(lambda: text in job.cli("status").stdout, 120, f"status says {text}", run.tail, run)
-
-
-@dataclass
-class Another(Scenario):
-    """A further job that applies a trail, into a schema of its own."""
-
-    into: str = ""
-
-    @property
-    def there(self) -> str:
-        return self.into
-
-    @property
-    def names(self) -> str:
-        """The name under which it is registered with the trail."""
-        return JobView(load_job(self.job_file), self.job_file).names.apply
-
-
-def another(way: Hops, name: str) -> Another:
-    kept = {one.name: getattr(way.there, one.name) for one in fields(Scenario) if one.init}
-    said = way.there.job_file.read_text()
-    found = Another(**{**kept, "name": name, "directory": way.there.directory.parent / name}, into=name)
-    said = said.replace(f'name = "{way.there.name}"', f'name = "{name}"', 1)
-    found.job_file.write_text(said.replace(f'target = "{way.there.there}.', f'target = "{name}.'))
-    return found
 
 
 def files(way: Hops) -> list[str]:

@@ -70,3 +70,7 @@ class Trail(Section):
     """Limit the files of a load that wait for those who apply them, in a job that [captures into a
     trail](../howto/capture-and-apply-apart.md#how-much-room-the-load-takes): further chunks wait until some of it was loaded. A
     table that is under way is finished first, so a large one may need more. Without it the load waits for nobody."""
+    load_retain_hours: int | None = Field(default=None, ge=1, le=8784)
+    """Keep the rows of a table's load, and the trail from before them, for so long behind the load, in a job that [captures
+    into a trail](../howto/capture-and-apply-apart.md#for-who-comes-later): a job, a pump or an export that joins within that
+    time gets all of it. `load_limit_gb` bounds it: the oldest go first. Without it files go when all have them."""
