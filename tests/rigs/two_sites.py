@@ -23,6 +23,8 @@ from anabranch.testing.databases import unique_name
 from anabranch.testing.in_time import PATIENCE, NotInTime, in_time
 from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import Parts
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.show import show
 from rigs.both_ways import End, Way, rest, settle
 
 PARTS = ("capture", "apply")
@@ -222,7 +224,11 @@ class Sites:
             for one in writers:
                 one.result()
         self._settle(seed=history.seed)
-        self._compare(history, written)
+        try:
+            self._compare(history, written)
+        except AssertionError as error:
+            error.add_note(f"what happened: {self._tell(history, written, place)}")
+            raise
         return written
 
     @contextmanager
@@ -300,6 +306,29 @@ class Sites:
             return
         wanted = written.expected(history.table)
         assert here == wanted, f"history {seed}: {set(here.items()) ^ set(wanted.items())}"
+
+    def _tell(self, history: History, written: Written, place: Path) -> Path:
+        """Write down what both sites, both trails and the notes of conflicts have of a history's rows: nobody can make exactly
+        this history happen again. Returns the file."""
+        first, lines = history.seed * KEYS, [str(history)]
+        lines += [
+            f"row {key}: {sorted(some)}, deleted {written.gone.get(key)}" for key, some in written.versions.items()
+        ]
+        for number, way in enumerate(self.ways):
+            rows = way.source.database.query(
+                f"SELECT * FROM {history.table} WHERE id >= %s AND id < %s", [first, first + KEYS]
+            )
+            noted = way.target.database.query("SELECT * FROM anabranch.conflict WHERE job = %s", [way.name])
+            lines += [f"site {number}: {sorted(rows)}", f"conflicts of {way.name}:"]
+            lines += [str(one) for one in noted if any(str(key) in str(one) for key in written.versions)]
+            lines += [f"trail of {way.name}:"]
+            with TrailReader(way.job.trail) as trail:
+                lines += [
+                    str(row) for row in show(trail, after=0) if any(str(key) in str(row) for key in written.versions)
+                ]
+        file = place / "what_happened"
+        file.write_text("\n".join(lines) + "\n")
+        return file
 
     def drop(self) -> None:
         for way in self.ways:
