@@ -297,8 +297,8 @@ class Altering:
         try:
             altered = altered_table(former, (schema, target), barrier.untold, actions, self.fits)
             refuse_aside(altered, state.facts.set_aside)
-            if (site := self.progress.settings.ddl_from) and not not_yet:
-                altered = agreed(self.writer, altered, actions, site, self.progress.job)
+            if self.progress.settings.ddl_from and not not_yet:
+                altered = agreed(self.writer, altered, actions, self.progress.settings, self.progress.job)
         except Stops as line:
             raise self._stopped(barrier, str(line)) from None
         except NotFollowed as why:

@@ -11,11 +11,12 @@ What does not live here: altering (`altering.py`), deciding between two rows (`c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.apply.column_steps import NotFollowed
 from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.settings import ApplySettings
 from anabranch.contracts import AltersPair, ComingColumns
 from anabranch.errors import StoppedByChange, TargetError
 from anabranch.failpoints import reach
@@ -27,14 +28,21 @@ from anabranch.rows.net import TargetTable
 NO_VALUE = (
     "{} is NOT NULL and has no default, which rows that are under way from the other site would lack: give it one"
 )
+NO_WAY_BACK = (
+    "give such a column another type, or no default; for this one, say in [types.map] of both files how it goes and comes"
+    ' back, or let its table park here ([ddl] add_column = "park")'
+)
 AGAIN = "{}, and start the job again: it goes on from here"
 WAITS = "columns have come at the target that rows under way lack"
 
 
-def agreed(writer: object, altered: AlteredTable, actions: TableActions, site: str, job: str) -> AlteredTable:
-    """Return the table with the columns that its target lacks. `site`: where columns are added. Not inside an epoch. Raises
-    StoppedByChange in front of a column that has not come there first, or stands otherwise than it comes; NotFollowed for one
-    that some row would have no value in; Conflict."""
+def agreed(
+    writer: object, altered: AlteredTable, actions: TableActions, settings: ApplySettings, job: str
+) -> AlteredTable:
+    """Return the table with the columns that its target lacks. Not inside an epoch. Raises StoppedByChange in front of a column
+    that has not come first where columns are added, stands otherwise than it comes, or would come back otherwise; NotFollowed
+    for one that some row would have no value in; Conflict."""
+    site = settings.ddl_from
     added = [step for step in altered.steps if isinstance(step, ColumnAdded)]
     if not added:
         return altered
@@ -52,7 +60,23 @@ def agreed(writer: object, altered: AlteredTable, actions: TableActions, site: s
         raise _stopped(altered, told, f"add it at {site}, too, with the same type and default", job)
     if standing:
         reach("apply.pair.stands")
-    return replace(altered, steps=tuple(step for step in altered.steps if step not in added or step.name in lacking))
+    altered = replace(altered, steps=tuple(step for step in altered.steps if step not in added or step.name in lacking))
+    _refuse_lost_on_the_way(writer, altered, lacking, settings, job)
+    return altered
+
+
+def _refuse_lost_on_the_way(
+    writer: object, altered: AlteredTable, lacking: Sequence[str], settings: ApplySettings, job: str
+) -> None:
+    """Raise StoppedByChange in front of columns that would come back from the target otherwise than they go there: the twin
+    would meet another column, stop in front of it or park the table, with rows of users behind that."""
+    defaults = coming(writer).kept_back(altered) if lacking else {}
+    for name in lacking:
+        column = altered.schema.column(name)
+        why = settings.why_not_back(column, altered.table.type_of(altered.target(name)))
+        if why or name in defaults:
+            told = f"{name} would not come back from {altered.table.target} as it goes there: {why or defaults[name]}"
+            raise _stopped(altered, told, NO_WAY_BACK, job)
 
 
 def _stopped(altered: AlteredTable, told: str, what: str, job: str) -> StoppedByChange:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch.contracts import Emptying
 from anabranch.model.column_changes import APPLY_ALL, ActionsOf
+from anabranch.model.datatype import LogicalType
 from anabranch.model.endpoint import USUAL, EndLimits
+from anabranch.model.schema import Column
 from anabranch.trail import retention
+
+WhyNotBack = Callable[[Column, LogicalType], str]
+
+
+def nothing_known(column: Column, type: LogicalType) -> str:
+    """Know nothing against a column."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,7 @@ class ApplySettings:
     )
     twin: str = ""  # the job that goes the other way, where both take deletes (K23)
     ddl_from: str = ""  # the site of a pair at which columns are added; "": they are at neither
+    why_not_back: WhyNotBack = nothing_known  # why a column that comes does not come back from the other site as it is
     sets_aside: bool = False  # set single refused rows aside, where nothing depends on them
     aside_limit: int = 1000  # changes of a table that may be set aside
     rests: bool = False  # leave the checkpoint where it is while the log has nothing for us: another job reads it (K21)

@@ -93,6 +93,10 @@ class ComingColumns(Protocol):
         other about it than if it were made now: "" for nothing. Not inside an epoch. Raises Conflict where a column cannot be
         made."""
 
+    def kept_back(self, altered: AlteredTable) -> Mapping[str, str]:
+        """Return, by the source's name, those of the columns that came whose default the log here would not tell as a constant
+        once they are made, each with how it is written. Not inside an epoch. Raises Conflict where a column cannot be made."""
+
     def beside(self, table: TargetTable) -> Sequence[str]:
         """Return the columns of the target's table that are neither written by the job nor computed. Inside an epoch: the table
         keeps its columns until that ends."""

@@ -22,7 +22,7 @@ from anabranch.job.watching import ApplyWatcher, CaptureWatcher, LoadWatcher, pa
 from anabranch.lifecycle.attunity import make_tables
 from anabranch.lifecycle.beginning import begin_trail_if_none, carry_out, open_trail, prepare_source
 from anabranch.lifecycle.compat import show_progress
-from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin, twin_of
+from anabranch.lifecycle.pair_start import note_pairing, refuse_unlike_twin, twin_of, why_not_back
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.lease import is_shared
 from anabranch.trail.reader import has_begun
@@ -158,6 +158,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         parks_taken=job.config.pair is not None and job.config.pair.on_unique_conflict == "park",
         twin=twin_of(job),
         ddl_from=(job.config.pair.ddl_from or "") if job.config.pair is not None else "",
+        why_not_back=why_not_back(job),
         sets_aside=apply.on_error == "set_aside",
         aside_limit=apply.set_aside_limit,
         actions=job.config.column_actions,

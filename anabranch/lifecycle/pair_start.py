@@ -10,10 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch import log
+from anabranch.apply.settings import WhyNotBack, nothing_known
 from anabranch.errors import ConfigError, SourceUnavailable, TargetError
 from anabranch.lifecycle.beginning import pair_facts
 from anabranch.model.checks import CheckVerdict
 from anabranch.model.state import PAIR
+from anabranch.rules.standing_types import why_not_back as why
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import store_of
 
@@ -39,6 +41,18 @@ def twin_of(job: JobView) -> str:
     """Return the twin of a job whose pair takes deletes, "" for any other."""
     pair = job.config.pair
     return pair.twin if pair is not None and pair.deletes == "newest" else ""
+
+
+def why_not_back(job: JobView) -> WhyNotBack:
+    """Return what tells why a column that comes at the source does not come back from the other site as it is. Nothing does for
+    a job without both databases, nor where both are of one family, which have each other's types."""
+    pair = job.config.pair
+    if pair is None or pair.ddl_from != pair.site or job.config.hop is not None:
+        return nothing_known
+    from anabranch.lifecycle.reversing import foreseen, written_end
+
+    spelled, there, back = foreseen(job), job.types, written_end(job).types
+    return nothing_known if spelled is None else lambda column, type: why(column, type, there, spelled, back)
 
 
 def refuse_unlike_twin(job: JobView) -> None:

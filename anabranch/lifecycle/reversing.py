@@ -7,7 +7,7 @@ What does not live here: the decisions (`rules/way_back.py`), the text (`rules/r
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from anabranch.databases import registry
 from anabranch.errors import ConfigError, StateError
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.column_changes import left_out_now
+from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
 from anabranch.model.schema import TableSchema
@@ -125,7 +126,7 @@ def _ends(job: JobView) -> Ends:
         now,
         _made(job, [target for table in now if (target := job.rules.target_of(table))]),
         job.types,
-        _written_end(job).types,
+        written_end(job).types,
         frozenset(table for table in now if _is_behind(table, states)),
         frozenset(table for table, state in states.items() if not (state.is_parked or state.is_built)),
         shared,
@@ -141,10 +142,16 @@ def _form(state: TableState | None, now: TableSchema) -> TableSchema:
 
 
 def _foreseen(job: JobView) -> dict[str, Any]:
-    """Return how types of the target are read before they stand there. Of one family they are mostly the source's own."""
+    found = foreseen(job)
+    return {"spelled": found} if found is not None else {}
+
+
+def foreseen(job: JobView) -> Callable[[str], LogicalType | None] | None:
+    """Return how types of the target are read before they stand there; None where nobody knows. Of one family they are mostly
+    the source's own."""
     families = {registry()[end.scheme].extra or end.scheme for end in (job.endpoint, job.config.source.endpoint)}
     read = read_end(job)
-    return {"spelled": read.spelled} if len(families) > 1 and isinstance(read, SpelledTypes) else {}
+    return read.spelled if len(families) > 1 and isinstance(read, SpelledTypes) else None
 
 
 def _is_behind(table: TableId, states: Mapping[TableId, TableState]) -> bool:
@@ -164,7 +171,7 @@ def read_end(job: JobView) -> SourceConnector:
     return connectors.source(replace(job.endpoint, limits=target_limits(job)))
 
 
-def _written_end(job: JobView) -> RowTarget:
+def written_end(job: JobView) -> RowTarget:
     """Return the job's source in the role of a target."""
     return connectors.row_target(replace(job.config.source.endpoint, limits=source_limits(job)))
 
@@ -185,7 +192,7 @@ def _written(job: JobView, back: WayBack) -> _Written:
     file = job.config.file or job.path
     text = reverse_file(raw_job(file), back, f"written by anabranch {__version__} from {file.name}")
     config = parse_job(text, file.with_name(f"{name_of(job.config.name)}.toml"), AnyVariable(), check_filter)
-    return _Written(config, text, RuleSet(config, _written_end(job).types))
+    return _Written(config, text, RuleSet(config, written_end(job).types))
 
 
 def _require_made(job: JobView, back: WayBack, ends: Ends) -> None:
@@ -242,7 +249,7 @@ def _other_roles(job: JobView, ends: Ends, back: WayBack) -> OtherRoles:
     found = _written(job, back)
     made = {table.read: ends.at_target[table.read] for table in back.tables if table.is_made}
     mirrored = {table.read: _mirrored(job, ends.at_source[table.written], table) for table in back.tables}
-    return OtherRoles(found.config, found.rules, read_end(job), _written_end(job), made, mirrored | made)
+    return OtherRoles(found.config, found.rules, read_end(job), written_end(job), made, mirrored | made)
 
 
 def _mirrored(job: JobView, schema: TableSchema, table: TableBack) -> TableSchema:

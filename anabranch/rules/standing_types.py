@@ -1,13 +1,16 @@
-"""The choice of a type for a column whose values go into one that stands already.
+"""The choice of a type for a column whose values go into one that stands already, and whether they do without one.
 
 What does not live here: which choices there are, and what a standing column takes (StandingTypes of its database).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from anabranch.config.sections.types_at_target import Types
 from anabranch.contracts import StandingTypes, TypeMap, ValueRules
-from anabranch.model.datatype import Fidelity
+from anabranch.model.datatype import Fidelity, LogicalType
 from anabranch.model.schema import Column
 from anabranch.rules.choices import TypeChoices
 
@@ -34,3 +37,22 @@ def chosen(
         else:
             return candidate, ""
     return lossy or (None, usual)
+
+
+def why_not_back(
+    column: Column,
+    type: LogicalType,
+    there: TypeMap,
+    spelled: Callable[[str], LogicalType | None],
+    back: TypeMap,
+) -> str:
+    """Return why a column that is made at the other end does not go back into the one that stands here as it came; "" where it
+    does, and where a person has chosen its type. `type`: the job's for it; `spelled`: how the other end's types are read;
+    `back`: the type map of the database where it stands."""
+    rules = ValueRules()
+    made = there.fit(type, rules).native
+    read = None if type.target else spelled(made)
+    if read is None or not isinstance(back, StandingTypes):
+        return ""
+    fit = back.into(replace(column, type=read, native=made), read, column.native, False, rules)
+    return f"{column.native} is {made} there, which is {fit.native} here" if fit.fidelity is Fidelity.REFUSED else ""

@@ -203,6 +203,8 @@ def test_a_column_that_was_made_before_a_kill_is_known_again(pair: Pair, number:
     out, back = pair
     defaults = PRINTED["postgresql" if out.source.is_postgresql else "mariadb"]
     out.source.database.execute(f"ALTER TABLE t ADD COLUMN c {defaults[number]}")
+    if not out.source.is_postgresql and number in MADE_THERE:  # it would not be made: somebody has
+        back.source.database.execute(f"ALTER TABLE t ADD COLUMN c {MADE_THERE[number]}")
     update(out, 1, 10, "with it")
     carry(out, "apply.altering", "apply.altered.apart", "apply.altered")
     assert not parked(out)
@@ -226,6 +228,7 @@ PRINTED = {
         "varchar(20) DEFAULT 'it''s'",
     ),
 }
+MADE_THERE = {0: "varbinary(9) DEFAULT x'41'", 1: "json DEFAULT ('{}')", 2: "float DEFAULT (123.4567 + 0)"}
 
 
 def test_texts_that_are_the_same_number_are_two_defaults(pair: Pair) -> None:
@@ -277,3 +280,35 @@ def test_both_sites_declare_the_same_site(pair: Pair) -> None:
     (told,) = (result for result in back.job.preflight().results if result.check == "pair.twin")
     assert told.verdict is CheckVerdict.FAILED
     assert 'its ddl_from is "one", and had to be "other"' in told.message
+
+
+LOST = [
+    (
+        ("logical_postgresql", "mariadb"),
+        "boolean DEFAULT true",
+        r"boolean is tinyint\(1\) there, which is smallint here",
+    ),
+    (("logical_postgresql", "mariadb"), "bytea DEFAULT '\\x41'", r"x'41'"),
+    (("mysql", "logical_postgresql"), "varbinary(9)", r"varbinary\(9\) is bytea there, which is longblob here"),
+    (("mariadb", "mysql"), "varbinary(9) DEFAULT 'A'", r"DEFAULT x'41'"),
+    (("mariadb", "mysql"), "longtext DEFAULT 'long'", r"DEFAULT \("),
+]
+
+
+@pytest.mark.parametrize(("pair", "column", "why"), LOST, indirect=["pair"], ids=[one[1] for one in LOST])
+def test_a_column_that_does_not_come_back_as_it_went_is_refused_before_it_is_made(
+    pair: Pair, column: str, why: str
+) -> None:
+    """The job stops in front of it, and the other site has nothing of it: nothing meets the twin."""
+    out, back = pair
+    out.source.database.execute(f"ALTER TABLE t ADD COLUMN c {column}")
+    update(back, 1, 10, "goes on")
+    update(out, 2, 10, "waits")  # of a PostgreSQL it is a row that tells
+    out.here.capture()
+    with pytest.raises(StoppedByChange, match=rf"c would not come back from .* as it goes there: .*{why}") as stopped:
+        out.here.apply()
+    assert "[types.map]" in stopped.value.hint and 'add_column = "park"' in stopped.value.hint
+    query = "SELECT count(*) FROM information_schema.columns WHERE table_name = 't' AND column_name = 'c'"
+    assert out.target.database.query(f"{query} AND table_schema = '{out.target.schema}'") == [(0,)]
+    carry(back)
+    assert rows(out.source, "id, v")[1] == ("goes on",)

@@ -33,6 +33,7 @@ _CONSTANT = re.compile(
     r"(?:b|x|_utf8mb[34])?'(?:[^'\\]|''|\\.)*'|0x[0-9a-f]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?: \+ 0)?",
     re.IGNORECASE | re.DOTALL,
 )
+_NOT_READ = ("(", "b'", "x'", "0x")  # how a default begins that a reader of the log does not take for a constant
 _ZEROS = re.compile(r"(\.\d*?)0+$")  # 1.50 is 1.5, and a second is the same with more digits behind it
 
 
@@ -58,6 +59,18 @@ class Coming:
                     made = made_column(altered, step, self.rules, release)
                     found[step.name] = _unlike(connection, column, made.native, made.default, release)
             connection.commit()
+        return found
+
+    def kept_back(self, altered: AlteredTable) -> Mapping[str, str]:
+        connection, found = self.outside(), {}
+        with translated(f"look at {altered.table.target}", altered.table.source):
+            release = Release.of(connection)
+            connection.commit()
+        for step in altered.steps:
+            if isinstance(step, ColumnAdded):
+                default = made_column(altered, step, self.rules, release).default
+                if default is not None and default.lower().startswith(_NOT_READ):
+                    found[step.name] = f"DEFAULT {default}"
         return found
 
     def beside(self, table: TargetTable) -> Sequence[str]:
