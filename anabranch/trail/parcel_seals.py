@@ -67,7 +67,7 @@ def check(manifest: Manifest, services: Sequence[KeyService]) -> None:
     if not manifest.seal:
         hint = (
             "it was made without the key: do not use it; or the trail was not encrypted yet, and no parcel before it is: then"
-            " import up to it without --trail-key"
+            " import up to it without --trail-key, into a replica beside which no .NAME.encryption.json says otherwise"
         )
         raise ParcelRefused(f"{where} is not encrypted, and the trail is to be", hint=hint)
     try:

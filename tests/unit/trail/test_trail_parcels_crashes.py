@@ -13,14 +13,16 @@ from anabranch.errors import ParcelMissing
 from anabranch.failpoints import EXIT_CODE, POINTS, VARIABLE
 from anabranch.trail import parcel
 from rigs.parcels import export, same, take_in, write
+from rigs.trail_loads import a_load
 
 ROOT = Path(__file__).parents[3]
 RUN = """
 import sys
 from pathlib import Path
 from rigs.parcels import export, take_in
-trail, out, copy = map(Path, sys.argv[2:])
-export(trail, out) if sys.argv[1] == "export" else take_in(out, copy, remove=True)
+trail, out, copy = map(Path, sys.argv[2:5])
+given = [{"key_file": one} for one in sys.argv[5:]]
+export(trail, out) if sys.argv[1] == "export" else take_in(out, copy, remove=True, trail_keys=given)
 """
 
 
@@ -41,6 +43,29 @@ def test_an_export_that_is_killed_goes_on_with_the_same_parcels(open_writer, tmp
     assert sorted(path.name for path in out.iterdir()) == [f"{number:06d}" for number in parcel.numbers(out)]
     assert take_in(out, copy) == list(range(1, max(parcel.numbers(out)) + 1))
     same(trail, copy)
+
+
+@pytest.mark.parametrize("point", [name for name in POINTS if name.startswith("parcel.")])
+def test_parcels_of_an_encrypted_trail_are_as_whole_after_a_kill(open_writer, tmp_path, point):
+    """Of the export, then of the import; what was read before is read, and a row stands in no file."""
+    pytest.importorskip("cryptography")
+    trail, out, copy = paths = tmp_path / "trail", tmp_path / "out", tmp_path / "copy"
+    key = tmp_path / "one.key"
+    key.touch(mode=0o600)
+    key.write_bytes(bytes(32))
+    writer = open_writer(encrypt={"current": {"key_file": str(key)}, "former": []})
+    write(writer, 1, 12)
+    a_load(trail)
+    what = point.split(".")[1]
+    if what == "import":
+        export(trail, out)
+    killed(what, f"{point}=exit@2", *paths, *([key] if what == "import" else []))
+    write(writer, 13, 14)
+    export(trail, out)
+    take_in(out, copy, trail_keys=[{"key_file": str(key)}], remove=True)
+    same(trail, copy)
+    assert not [path for path in copy.rglob("*") if path.is_file() and b"note 3/1" in path.read_bytes()]
+    assert not (copy / "arriving").exists()
 
 
 @pytest.mark.parametrize("point", [name for name in POINTS if name.startswith("parcel.import.")])

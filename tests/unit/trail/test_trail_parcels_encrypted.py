@@ -298,6 +298,29 @@ def test_another_key_while_parcels_go(paths: tuple[Path, Path, Path], writer: Tr
     assert json.loads((copy / KEYS).read_text()) == newer
 
 
+def test_another_key_of_the_copy_alone(paths: tuple[Path, Path, Path], writer: TrailWriter, tmp_path: Path) -> None:
+    """Data keys that came in parcels are wrapped anew there; then the former key may go, parcels that come are read on."""
+    trail, out, copy = paths
+    take_in(out, copy, trail_keys=[key(tmp_path)])
+    rekeying.rekey(trail, said(tmp_path, 2, 1))
+    rekeying.rekey(copy, said(tmp_path, 2, 1))
+    found = rekeying.rekey(copy, said(tmp_path, 2))
+    assert (found.others, found.plain) == (0, 0)
+    noted = tmp_path / ".copy.encryption.json"
+    content = json.loads(noted.read_text())
+    assert content["imported"] == 1
+    noted.write_text(json.dumps(content | {"readers": []}))
+    Path(key(tmp_path)["key_file"]).unlink()
+    keys.save(LocalStorage(trail), said(tmp_path, 2), may_turn=False)
+    sealing.forget()
+    same(trail, copy)
+    write(writer, 21, 25)
+    export(trail, out)
+    assert take_in(out, copy, trail_keys=[key(tmp_path, 2)])
+    sealing.forget()
+    same(trail, copy)
+
+
 def test_encryption_that_is_turned_on_and_off_again(open_writer: OpenWriter, tmp_path: Path) -> None:
     """Parcels from before are plain, all later ones are encrypted, also by a key that is no longer used."""
     trail, out, copy = tmp_path / "trail", tmp_path / "out", tmp_path / "copy"
