@@ -63,10 +63,15 @@ def find_kafka(*, fetch: bool = True) -> Software:
 
 
 def start_kafka(
-    directory: Path, *, settings: Mapping[str, str] | None = None, listeners: Mapping[str, int] | None = None
+    directory: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    listeners: Mapping[str, int] | None = None,
+    joins: Path | None = None,
 ) -> Server:
-    """A private Kafka. `settings` (`message.max.bytes`) come after, and override, the defaults. `listeners`: ports beside its
-    own by name; `listener.security.protocol.map` of the settings says how each is protected."""
+    """Start a private Kafka. `settings` (`message.max.bytes`) come after, and override, the defaults. `listeners`: ports beside
+    its own by name; `listener.security.protocol.map` of the settings says how each is protected. `joins`: the directory of the
+    first broker of a cluster, which stays its controller."""
     directory = directory.resolve()
     software = find_kafka()
     surroundings = Surroundings(
@@ -74,24 +79,30 @@ def start_kafka(
     )
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     port, file = free_port(), directory / "server.properties"
-    _write(file, directory, {"BROKER": port, **(listeners or {})}, settings or {})
+    _write(file, directory, {"BROKER": port, **(listeners or {})}, settings or {}, joins)
     give_away(directory)
     java: list[str | Path] = [software.program("java"), *_MEMORY, "-cp", f"{software.home}/*"]
-    cluster = uuid.uuid5(uuid.NAMESPACE_URL, str(directory)).hex[:22]
+    cluster = uuid.uuid5(uuid.NAMESPACE_URL, str((joins or directory).resolve())).hex[:22]
     surroundings.run([*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file])
     daemon = Daemon(surroundings, [*java, "kafka.Kafka", file], lambda pid: _answers(port))
     daemon.start()
     return Server("kafka", VERSION, HOST, port, "", "", datadir=directory / "data", _daemon=daemon)
 
 
-def _write(file: Path, directory: Path, ports: Mapping[str, int], settings: Mapping[str, str]) -> None:
-    controller = free_port()
+def _write(
+    file: Path, directory: Path, ports: Mapping[str, int], settings: Mapping[str, str], joins: Path | None
+) -> None:
     listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
     # Whoever asks at a listener of a test is told the name that its certificate has.
     told = ",".join(f"{name}://{HOST if name == 'BROKER' else 'localhost'}:{port}" for name, port in ports.items())
-    own = {
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
+    if joins is None:
+        voters = f"1@{HOST}:{free_port()}"
+        own = {"controller.quorum.voters": voters, "listeners": f"{listeners},CONTROLLER://{voters.partition('@')[2]}"}
+    else:
+        of = dict(line.split("=", 1) for line in (joins / file.name).read_text().splitlines())
+        own = {name: of[name] for name in ("controller.quorum.voters", "listener.security.protocol.map")}
+        own |= {"process.roles": "broker", "node.id": "2", "listeners": listeners}
+    own |= {
         "advertised.listeners": told,
         "log.dirs": str(directory / "data"),
     }

@@ -16,7 +16,9 @@ from anabranch.model.checks import CheckVerdict
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, TableSchema
-from anabranch.testing.conformance.appender import RULES, table
+from anabranch.rows.appended import ChangeBatch
+from anabranch.rows.chunk import Op
+from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
 from anabranch.testing.databases import unique_name
 from rigs.kafka_secured import PASSWORD, USER, SecuredKafka, secured_kafka
 
@@ -86,3 +88,21 @@ def test_kafka_that_lacks_a_right_is_told_with_the_command_that_gives_it(
             found = checks.run(context)
         (failed,) = [one for one in found if one.verdict is CheckVerdict.FAILED]
         assert failed.check == "target.rights" and mended_by in failed.hint and len(found) > 1
+
+
+def test_kafka_where_one_topic_may_not_be_written_names_it(cluster: SecuredKafka) -> None:
+    target = cluster.target(cluster.endpoint())
+    columns = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
+    tables = [table("a"), table("b")]
+    with cluster.allowed(USER), closing(target.store()) as store:
+        store.jobs.save_job(JOB, {"uuid": "1"})
+        with closing(target.change_tables(RULES)) as topics:
+            topics.begin(JOB, "1", [(TableSchema(one.source, columns), one) for one in tables], 0, 0)
+        rows = [changes(one, (Op.INSERT, 1, at, 7, "x")) for at, one in enumerate(tables)]
+        epochs = Epochs(AppendSubject(target, list))
+        cluster.deny(USER, "shop.b", "WRITE")
+        with pytest.raises(TargetError, match=r"may not do this with a topic\): shop\.b — ") as refused:
+            epochs.do(ChangeBatch([transaction(1)], rows))
+        assert "kafka-acls.sh" in refused.value.hint and "--operation Write" in refused.value.hint
+        epochs.appender.close()
+        store.jobs.drop(JOB)

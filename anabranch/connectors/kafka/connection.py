@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from anabranch.connectors.kafka.entering import answers, enter
-from anabranch.connectors.kafka.errors import translated
-from anabranch.errors import ConfigError
+from anabranch.connectors.kafka.errors import BROKERS, translated
+from anabranch.errors import ConfigError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 Client = TypeVar("Client")
@@ -103,6 +103,14 @@ def transactional(endpoint: Endpoint, name: str, more: dict[str, Any]) -> Produc
 def plain(endpoint: Endpoint) -> Producer:
     """Return a producer without transactions, for what nobody decides by."""
     return _made(Producer, endpoint, {"enable.idempotence": True, "acks": "all"})
+
+
+def end_of(told: Any, topic: str, partition: int) -> int:
+    """Return the offset that an answer has. Raises TargetUnavailable for one without: where a line to the leader ends meanwhile
+    librdkafka answers with no error and no offset, and taken for a number that would be a topic in which nothing is."""
+    if told.offset < 0:
+        raise TargetUnavailable(f"no broker says where partition {partition} of topic {topic} ends", hint=BROKERS)
+    return int(told.offset)
 
 
 def unanswered(endpoint: Endpoint, seconds: float) -> str:

@@ -60,15 +60,28 @@ FENCED = (
 REPLICAS = (_E.NOT_ENOUGH_REPLICAS, _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 ABSENT = (_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.UNKNOWN_TOPIC_ID)
 AWAY = (_E._TRANSPORT, _E._ALL_BROKERS_DOWN, _E._RESOLVE, _E._TIMED_OUT, _E._MSG_TIMED_OUT, _E.REQUEST_TIMED_OUT)
-REFUSES = (
-    _E.INVALID_CONFIG,
-    _E.INVALID_PARTITIONS,
-    _E.INVALID_REPLICATION_FACTOR,
-    _E.POLICY_VIOLATION,
-    _E.TOPIC_EXCEPTION,
-    _E.UNSUPPORTED_VERSION,
-    _E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-    _E.INVALID_TRANSACTION_TIMEOUT,
+_BY_HAND = 'make the topic as the cluster wants it, and say [target.options] topics = "existing"'
+_NOT_THERE = (
+    "anabranch preflight JOB says which topic it is; begin again where it is gone: anabranch drop JOB --execute"
+)
+# What a cluster refuses until somebody changes something, and what that is.
+REFUSES = {
+    _E.INVALID_CONFIG: _BY_HAND,
+    _E.POLICY_VIOLATION: _BY_HAND,
+    _E.INVALID_PARTITIONS: "change [target.options] partitions: a topic never gets fewer than it has",
+    _E.INVALID_REPLICATION_FACTOR: "[target.options] replication: at most as many replicas as there are brokers",
+    _E.TOPIC_EXCEPTION: "[target.options] topic, or [[rules]] target, gives the topic another name",
+    _E.UNSUPPORTED_VERSION: "let the brokers have a release that docs/howto/kafka.md names: 2.8 or later",
+    _E.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise message.format.version of the topic, or of the brokers",
+    _E.UNSUPPORTED_COMPRESSION_TYPE: "take another [target.options] compression: the brokers do not know this one",
+    _E.INVALID_TRANSACTION_TIMEOUT: (
+        "lower [target.options] transaction_timeout_s, or raise transaction.max.timeout.ms of the brokers"
+    ),
+} | dict.fromkeys(ABSENT, _NOT_THERE)
+IN_SYNC_HINT = "bring the brokers of its replicas back; min.insync.replicas of the topic says how many there have to be"
+BROKERS = (
+    "start the brokers, or look at [target] url; clients also have to reach the addresses that brokers tell them "
+    "(advertised.listeners)"
 )
 
 
@@ -95,17 +108,21 @@ def translated_error(error: Any, doing: str) -> TargetError | ConfigError:
         )
         return RowRefused(text, hint=hint)
     if code in REPLICAS:
-        hint = "bring the brokers of its replicas back; min.insync.replicas of the topic says how many there have to be"
-        return TargetUnavailable(f"{text} (not enough in-sync replicas)", hint=hint)
+        return TargetUnavailable(f"{text} (not enough in-sync replicas)", hint=IN_SYNC_HINT)
     if code in FENCED:
         hint = "it is looked up, and tried again; [target.options] transaction_timeout_s is what one may take"
         what = "another process has written for the job, or the transaction took too long"
         return TargetUnavailable(f"{text} ({what})", hint=hint)
+    if code == _E.CONCURRENT_TRANSACTIONS:
+        hint = (
+            "the cluster still ends the job's last transaction: it can where the replicas of all its topics are in sync"
+        )
+        return TargetUnavailable(text, hint=hint)
     if code in AWAY:
-        return TargetUnavailable(text)
+        return TargetUnavailable(text, hint=BROKERS)
     if code == _E._INVALID_ARG:
         return ConfigError(text, hint="check the URL and [target.options]")
-    return TargetError(text) if code in REFUSES or code in ABSENT else TargetUnavailable(text)
+    return TargetError(text, hint=REFUSES[code]) if code in REFUSES else TargetUnavailable(text)
 
 
 def _not_admitted(text: str, hint: str) -> TargetError:

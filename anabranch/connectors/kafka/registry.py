@@ -32,6 +32,9 @@ ABSENT = object()
 USUAL_KIND = "AVRO"  # of schemas of which nobody says another one
 NUMBERS = range(1 << 31)  # those of schemas: four bytes of a message have one
 SHOWN = 200  # characters of an answer that is none
+AWAY_HINT = (
+    "start the registry, or look at the address in [target.options] registry; the job goes on by itself once it answers"
+)
 RIGHTS_HINT = "check user, password and rights of [target.options] registry: the job reads and writes its subjects"
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _EXPECTED = 'registry = "https://user:${REGISTRY_PASSWORD}@host:8081"'
@@ -160,13 +163,17 @@ class Registry:
                 raise self._elsewhere(error, f"cannot {doing}", path) from None
             raise self._refusal(error.code, f"cannot {doing}: {why}") from None
         except (OSError, HTTPException, ValueError) as error:
-            raise TargetUnavailable(f"cannot {doing}: the registry at {self._place}: {error}") from error
+            what = f"cannot {doing}: the registry at {self._place}: {error}"
+            raise TargetUnavailable(what, hint=AWAY_HINT) from error
 
     def _odd(self, doing: str, told: Any) -> TargetUnavailable:
         """Return the error of an answer of another shape: a proxy in front of a registry may answer in its place for a time."""
         what = json.dumps(told)
         what = what if len(what) <= SHOWN else f"{what[:SHOWN]}…"
-        return TargetUnavailable(f"cannot {doing}: the registry at {self._place} answers with something else: {what}")
+        what = f"cannot {doing}: the registry at {self._place} answers with something else: {what}"
+        return TargetUnavailable(
+            what, hint="look at [target.options] registry: it has to be the address of a schema registry"
+        )
 
     def _elsewhere(self, error: HTTPError, what: str, path: str) -> TargetError:
         """Return the error of an answer that points to another address: user and password are for this one alone."""
@@ -177,7 +184,7 @@ class Registry:
     def _refusal(self, status: int, what: str) -> TargetError:
         what = f"{what} (the registry at {self._place} answers {status})"
         if status >= 500 or status in NOT_NOW:
-            return TargetUnavailable(what)
+            return TargetUnavailable(what, hint=AWAY_HINT)
         if status in (401, 403):
             return TargetError(what, hint=RIGHTS_HINT)
         hint = (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka.admin import ListOffsetsResultInfo
 
-from anabranch.connectors.kafka.connection import administrator, plain, reader, transactional
-from anabranch.errors import ConfigError
+from anabranch.connectors.kafka.connection import administrator, end_of, plain, reader, transactional
+from anabranch.errors import ConfigError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 HERE = (("ssl_mode", "verify-full"), ("ssl_ca", "/nowhere/ca.pem"))
@@ -16,3 +17,9 @@ def test_a_file_that_is_missing_is_an_error_of_the_job_file() -> None:
     for client in (administrator, reader, plain, lambda told: transactional(told, "anabranch.x", {})):
         with pytest.raises(ConfigError, match=r"ssl\.ca\.location"):
             client(endpoint)
+
+
+def test_an_answer_without_an_offset_is_not_the_end_of_an_empty_topic() -> None:
+    assert end_of(ListOffsetsResultInfo(0, 0, 0), "t", 0) == 0
+    with pytest.raises(TargetUnavailable, match="no broker says where partition 3 of topic t ends"):
+        end_of(ListOffsetsResultInfo(-1001, 0, 0), "t", 3)

@@ -163,6 +163,7 @@ def test_a_job_to_a_kafka_keeps_changes_under_the_names_of_its_rules(tmp_path: P
         (JOB.replace('a:9092"', 'a:9092"\nform = "change_tables"'), "a database that keeps tables"),
         (JOB + '[apply]\non_error = "park"\n', 'on_error = "park" beside'),
         (JOB.replace("mysql://a@127.0.0.1", "kafka://a"), "cannot be a source"),
+        (JOB + '[target.options]\ncompression = "brotli"\n', "compression"),
     ],
 )
 def test_what_goes_with_rows_alone_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -118,12 +118,14 @@ def test_a_wrong_password_is_refused_and_not_shown(there: SchemaRegistry) -> Non
 def test_a_registry_that_is_away_is_asked_again_later(there: SchemaRegistry) -> None:
     registry = Registry(there.url, env=ENV)
     there.answers = 503, {"error_code": 50003, "message": "Error while forwarding the request to the primary"}
-    with pytest.raises(TargetUnavailable, match="forwarding"):
+    with pytest.raises(TargetUnavailable, match="forwarding") as refused:
         registry.number("s", ONE)
+    assert "start the registry" in refused.value.hint
     there.answers = None
     assert registry.number("s", ONE) == 1
-    with pytest.raises(TargetUnavailable, match=r"registry at http://127\.0\.0\.1:1"):
+    with pytest.raises(TargetUnavailable, match=r"registry at http://127\.0\.0\.1:1") as refused:
         Registry("http://127.0.0.1:1").types()
+    assert "start the registry" in refused.value.hint and "[target.options] registry" in refused.value.hint
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
@@ -25,10 +25,10 @@ from anabranch.connectors.kafka.target.formats import settings_of as format_sett
 from anabranch.connectors.kafka.target.names import schema_changes_topic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, settings_of
-from anabranch.connectors.kafka.target.records import Key, Value, encoded_value
-from anabranch.connectors.kafka.target.topics import FoundTopic, found_topics, refuse_changed
+from anabranch.connectors.kafka.target.records import Key, Value, encoded_value, topic_of
+from anabranch.connectors.kafka.target.topics import FoundTopic, found_topics, not_writable, out_of_sync, refuse_changed
 from anabranch.contracts import Begun, Enforced, TookTooLong
-from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError
+from anabranch.errors import AnabranchError, ConfigError, Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -299,7 +299,16 @@ class KafkaAppender:
         told, limit = errors.of(cause), self._options.transaction_timeout_s
         if told.code() in errors.FENCED and time.monotonic() - self._began >= limit:
             return TookTooLong(f"cannot {doing}: it took longer than {limit} seconds", hint=TOO_LONG)
-        return translated_error(told, doing)
+        return self._explained(translated_error(told, doing), told.code())
+
+    def _explained(self, error: TargetError | ConfigError, code: int) -> AnabranchError:
+        """Return an error with the topics that it is about, which the client does not name."""
+        topics = [*forms.topics_of(self._claimed().records.there), topic_of(self._job)]
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED and (found := not_writable(self._endpoint, topics)):
+            error.message += f": {', '.join(found)}"
+        elif code in errors.AWAY and (missing := out_of_sync(self._endpoint, topics)):
+            return TargetUnavailable(f"{error.message}: {'; '.join(missing)}", hint=errors.IN_SYNC_HINT)
+        return error
 
 
 def _decided(records: Mapping[Key, Value]) -> dict[Key, bytes | None]:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch import log
 from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, patience
+from anabranch.connectors.kafka.connection import administrator, end_of, patience
 from anabranch.connectors.kafka.target.records import BECOMES_READABLE_S, PAUSE_S, Records, topic_of
 from anabranch.connectors.kafka.target.sequences import Place, newest, open_ones
 from anabranch.connectors.kafka.target.state_forms import checkpoint_of, first_rows_key, topics_of
@@ -103,7 +103,7 @@ def _ends(client: AdminClient, places: Iterable[Place], is_committed: bool, limi
     told = client.list_offsets(asked, isolation_level=isolation, request_timeout=limit) if asked else {}
     for place, found in told.items():
         try:
-            ends[place.topic, place.partition] = int(found.result(limit + 1).offset)
+            ends[place.topic, place.partition] = end_of(found.result(limit + 1), place.topic, place.partition)
         except KafkaException as error:
             if errors.of(error).code() not in errors.ABSENT:
                 raise

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, patience, reader
+from anabranch.connectors.kafka.connection import administrator, end_of, patience, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -137,7 +137,7 @@ class Records:
             (found,) = self._administrator.list_offsets(
                 asked, isolation_level=isolation, request_timeout=limit
             ).values()
-            return int(found.result(limit + 1).offset)
+            return end_of(found.result(limit + 1), self._place.topic, self._place.partition)
         except KafkaException:
             told = self._administrator.list_topics(self._place.topic, timeout=limit).topics[self._place.topic].error
             if told is not None and told.code() in errors.ABSENT:

@@ -33,7 +33,7 @@ def registered(
     try:
         found = list(_found(registry, options, context, records))
     except TargetError as error:
-        found = [failed("registry", str(error), error.hint or "start the registry, or mend its address")]
+        found = [failed("registry", error.message, error.hint)]
     yield from found or [ok("registry", f"the registry at {registry.place} answers, and takes the schemas")]
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from anabranch.connectors.kafka.connection import administrator, patience, reader
+from anabranch.connectors.kafka.connection import administrator, end_of, patience, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.forgotten import NOBODY_READS
@@ -224,7 +224,10 @@ class KafkaRowReader:
             self._client = self._client or administrator(self._endpoint)
             asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
             found = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=limit)
-            return {(one.topic, one.partition): int(told.result(limit + 1).offset) for one, told in found.items()}
+            return {
+                (one.topic, one.partition): end_of(told.result(limit + 1), one.topic, one.partition)
+                for one, told in found.items()
+            }
 
     # --- messages -------------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, patience
+from anabranch.connectors.kafka.connection import administrator, end_of, patience
 from anabranch.connectors.kafka.errors import translated, translated_error
 from anabranch.connectors.kafka.target.names import WantedTopic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
@@ -24,6 +33,7 @@ from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 PAUSE_S = 0.02
+ASKED_S = 5.0  # for what an error is about: where no broker answers, nobody waits long for that
 BATCH_BYTES = 1_000_000  # of messages that travel together: fewer than a topic usually takes
 STATE_BYTES = 12 << 20  # that a record of a job's state may have: definitions are the largest
 STATE_CONFIG = {
@@ -158,7 +168,44 @@ def ends_of(endpoint: Endpoint, topics: Iterable[FoundTopic]) -> dict[tuple[str,
     client, limit = administrator(endpoint), patience(endpoint)
     with translated("look where topics end"):
         asked = client.list_offsets(dict.fromkeys(places, OffsetSpec.latest()), request_timeout=limit)
-        return {(place.topic, place.partition): int(told.result().offset) for place, told in asked.items()}
+        return {
+            (place.topic, place.partition): end_of(told.result(), place.topic, place.partition)
+            for place, told in asked.items()
+        }
+
+
+def not_writable(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
+    """Return those of the topics that the job's user may not write to, as far as the cluster says so."""
+    client = administrator(endpoint)  # which has to be there until the answers are
+    asked = client.describe_topics(
+        TopicCollection(list(names)),
+        include_authorized_operations=True,
+        request_timeout=min(ASKED_S, patience(endpoint)),
+    )
+    found = []
+    for name, one in asked.items():
+        try:
+            operations = one.result().authorized_operations
+        except KafkaException as error:
+            operations = [] if errors.of(error).code() in errors.RIGHTS else None
+        if operations is not None and AclOperation.WRITE not in operations:
+            found.append(name)
+    return sorted(found)
+
+
+def out_of_sync(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
+    """Return why partitions of these topics take no messages for now: what the cluster does not say is no reason."""
+    client, limit, found = administrator(endpoint), min(ASKED_S, patience(endpoint)), list[str]()
+    for name, one in client.describe_topics(TopicCollection(list(names)), request_timeout=limit).items():
+        with suppress(KafkaException):
+            told: Any = one.result()
+            settings = _measured(client, FoundTopic(name, str(told.topic_id), len(told.partitions)), limit).settings
+            wanted = int(settings.get(IN_SYNC, 1))
+            for part in told.partitions:
+                there, needed = len(part.isr), min(wanted, len(part.replicas))
+                if part.leader is None or there < needed:
+                    found.append(f"partition {part.id} of topic {name} has {there} in-sync replicas of {needed}")
+    return found
 
 
 def refuse_changed(noted: Mapping[str, NotedTopic], found: Mapping[str, FoundTopic]) -> None:
