@@ -19,6 +19,7 @@ from bench import (
     catchup,
     conflicts,
     cutover,
+    cutover_verified,
     growth,
     hops,
     latency,
@@ -63,6 +64,7 @@ BY_NAME: dict[str, Workload] = {  # only where they are asked for
     "hop": hops.run,
     "reverse": latency.reverse,
     "through": through.run,
+    "cutover-verified": cutover_verified.run,
 }
 # The part of the full sizes that `reduced` takes.
 REDUCED = {
@@ -84,6 +86,7 @@ REDUCED = {
     "altering": 0.5,
     "hop": 0.3,
     "through": 0.3,
+    "cutover-verified": 0.05,
 }
 POSTGRESQL = "postgresql"
 # What runs where nothing is asked for: the pairs that the goals name, in 75 minutes on two cores.

@@ -53,7 +53,7 @@ def _one(stand: Stand, number: int) -> Mapping[str, Any]:
     """Load, follow, and cut over a new table under its writer. Returns the report."""
     source, target = stand.databases("cutover")
     source.execute(stand.ledger())
-    url = _application(source)
+    url = application(source)
     job = stand.job(f"cutover_{number}", source, target, table="ledger", more=SWITCH)
     begin_trail(job)
     with job.start("load") as load:
@@ -72,19 +72,19 @@ def _one(stand: Stand, number: int) -> Mapping[str, Any]:
                     part.check()
 
             until(lambda: looking.one(newest) > STEADY_ROWS, PATIENCE, "rows at the target", check=is_well)
-            report = _cut_over(job)
+            report = cut_over(job)
             assert writer.process.stdout is not None
             acknowledged = {int(line) for line in writer.process.stdout.read().split()}
-            _require_all(acknowledged, source, target, stand)
+            require_all(acknowledged, source, target, stand)
     finally:
-        _lift(source)
-    measured(python("anabranch", "drop", job.file, "--execute", "--lift-fence"), _environment(job))
+        lift(source)
+    measured(python("anabranch", "drop", job.file, "--execute", "--lift-fence"), environment(job))
     stand.at.drop(target)
     drop_database(source)
     return report
 
 
-def _application(source: Database) -> str:
+def application(source: Database) -> str:
     """Make an account that passes no fence, and return its URL."""
     password = secrets.token_hex(12)
     server = source.server
@@ -100,25 +100,26 @@ def _application(source: Database) -> str:
     return f"{server.name}://{USER}:{password}@{server.host}:{server.port}/{quote(source.name, safe='')}"
 
 
-def _cut_over(job: Job) -> Mapping[str, Any]:
-    command = [str(part) for part in python("anabranch", "cutover", job.file, "--json")]
-    made = subprocess.run(command, env=_environment(job), capture_output=True, text=True, check=False)
+def cut_over(job: Job, *options: str) -> Mapping[str, Any]:
+    """Cut over; return the report."""
+    command = [str(part) for part in python("anabranch", "cutover", job.file, "--json", *options)]
+    made = subprocess.run(command, env=environment(job), capture_output=True, text=True, check=False)
     if made.returncode:
         raise ProgramFailed(f"cutover ended with {made.returncode}\n{made.stderr[-2000:]}")
     report: Mapping[str, Any] = json.loads(made.stdout)
     return report
 
 
-def _require_all(acknowledged: set[int], source: Database, target: Database, stand: Stand) -> None:
-    """Both ends have the same rows, and every one that was acknowledged."""
-    here = dict(source.query("SELECT id, written FROM ledger"))
-    there = dict(target.query(f"SELECT id, written FROM {stand.at.table('ledger')}"))
+def require_all(acknowledged: set[int], source: Database, target: Database, stand: Stand, after: int = 0) -> None:
+    """Both ends have the same rows, and every one that was acknowledged; only rows with an id behind `after` are read."""
+    here = dict(source.query(f"SELECT id, written FROM ledger WHERE id > {after}"))
+    there = dict(target.query(f"SELECT id, written FROM {stand.at.table('ledger')} WHERE id > {after}"))
     if here != there or not acknowledged <= there.keys():
         lost, differ = len(acknowledged - there.keys()), len(here.items() ^ there.items())
         raise ProgramFailed(f"behind the cut-over {lost} acknowledged rows are not at the target, {differ} differ")
 
 
-def _lift(source: Database) -> None:
+def lift(source: Database) -> None:
     """Let the whole server take writes again; a PostgreSQL's fence goes with its database."""
     if source.server.name == "postgresql":
         return
@@ -127,5 +128,5 @@ def _lift(source: Database) -> None:
     source.execute("SET GLOBAL read_only = OFF")
 
 
-def _environment(job: Job) -> dict[str, str]:
+def environment(job: Job) -> dict[str, str]:
     return {**os.environ, **job.environment}

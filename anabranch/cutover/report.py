@@ -90,7 +90,10 @@ class CutoverReport:
             yield from ("", "| table | compared at the fence |", "|---|---|")
         for one in tables:
             if "since" in one:
-                yield f"| {one['source']} | {one['keys']} rows that changed since {one['since']} |"
+                before = one.get("before_fence", {})
+                until = f", {before['keys']} of them up to {before['until']} before the fence" if before else ""
+                keys = one["keys"] + before.get("keys", 0)
+                yield f"| {one['source']} | {keys} rows that changed since {one['since']}{until} |"
             else:
                 why = f": {one['why']}" if one.get("why") else ""
                 yield f"| {one['source']} | whole, {one['rows_source']} rows{why} |"

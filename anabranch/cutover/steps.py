@@ -90,6 +90,8 @@ class Steps:
     def _lag(self) -> Facts:
         """Follow commits of the source to the target until one is there in time."""
         self._require_tables()
+        if self.terms.verifies is not Verifies.NOT:
+            self._require_equal(self.terms.comparing.before(self.terms.verifies), "before")
         until = time.monotonic() + self.terms.wait
         while True:
             with catalog_of(self.ends.source) as catalog:
@@ -146,11 +148,16 @@ class Steps:
         if self.terms.verifies is Verifies.NOT:
             return {"skipped": "nobody asked for it: --verify"}
         self.terms.tell("compares both ends")
-        differing, facts = self.terms.verify(self.terms.verifies)
+        differing, facts = self.terms.comparing.at_fence(self.terms.verifies)
+        self._require_equal(differing, "at")
+        return facts
+
+    def _require_equal(self, differing: str, where: str) -> None:
         if differing:
             hint = "anabranch verify JOB shows them, --repair mends them"
-            raise DifferencesFound(f"both ends differ at the fence: {differing}", job=self.ends.job.label, hint=hint)
-        return facts
+            raise DifferencesFound(
+                f"both ends differ {where} the fence: {differing}", job=self.ends.job.label, hint=hint
+            )
 
     def _counters(self) -> Facts:
         found, lost = pass_counters(self.ends, self.terms.margin)

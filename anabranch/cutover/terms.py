@@ -23,6 +23,16 @@ Verified = tuple[str, Mapping[str, Any]]
 """What differs, "" for nothing, and facts for the note."""
 
 
+class Comparing(Protocol):
+    """Compares both ends, as Verifies says. Every method may be repeated."""
+
+    def before(self, verifies: Verifies) -> str:
+        """Compare beside the job, and start, what would take time behind the fence. Returns what differs, "" for nothing."""
+
+    def at_fence(self, verifies: Verifies) -> Verified:
+        """Compare them while nobody writes."""
+
+
 class WayBack(Protocol):
     """The job that brings changes of the target back to the source, as a cut-over lets it begin, or go on.
 
@@ -66,7 +76,7 @@ class Terms:
     - `flip`: the user's command, [] for none. `margin`: steps of counters that are left out.
     - `max_lag`: how long a commit of now may take to the target before the source is fenced. `grace`: how long the source is
       watched behind the flip. `wait`: for older transactions, and for the target to be at the fence.
-    - `verify`: compares both ends at the fence, as `verifies` says. `allows_parked`: also where not all rows are at the target.
+    - `comparing`: compares both ends, as `verifies` says. `allows_parked`: also where not all rows are at the target.
     - `way_back`: is armed in its step, where it is wanted. `returns`: the job is itself a way back.
     - `tell`: is given a line for people now and then.
     """
@@ -76,7 +86,7 @@ class Terms:
     max_lag: float
     grace: float
     wait: float
-    verify: Callable[[Verifies], Verified]
+    comparing: Comparing
     verifies: Verifies
     allows_parked: bool
     way_back: WayBack

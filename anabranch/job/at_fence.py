@@ -11,10 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cutover.terms import Verified as AtFence
 from anabranch.job.verifying import beside_of, states_of, tables_of, verify
 from anabranch.job.watched import compared_as, looking, tells_all
 from anabranch.model.checks import CheckResult, CheckVerdict
@@ -39,10 +38,14 @@ from anabranch.view.options import value_rules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.cutover.terms import Verified as AtTheFence
     from anabranch.view.job_view import JobView
 
 CHECK = "cutover.verify"
 NAMED = 3  # tables that differ, in the error
+BEFORE = 600.0  # seconds for all passes before the fence: nobody waits for them
+PASSES = 8  # before the fence, each over what has changed since the one before it
+SHORT = 1.0  # seconds: what changes meanwhile is quick to compare at the fence
 NO_RESULT = "verify --watch has not found it equal yet"
 ANEW = "it was loaded anew since verify --watch had looked at it"
 NO_PLACE = "of its last result by verify --watch no place of the trail is known"
@@ -62,6 +65,32 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
+class Nearer:
+    """The place of a table that was compared up to there before the source was fenced, by so many `keys`."""
+
+    known: Known
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The outcome for a table at the fence: what changed behind `near` was compared, `before` keys before the fence."""
+
+    known: Known
+    near: Known
+    before: int
+    result: TableResult
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return it for the note. `since`: the place of the result of `verify --watch`."""
+        found = {"source": self.result.source, "since": self.known.position, "keys": self.result.rows_source}
+        if self.near is self.known:
+            return found
+        return {**found, "before_fence": {"keys": self.before, "until": self.near.position}}
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The way in which each table is compared: by what changed, or whole, and why."""
 
@@ -69,15 +98,104 @@ class Choice:
     whole: Mapping[TableId, str]
 
 
-def verify_at_fence(job: JobView, spark: Callable[[], SparkSession], verifies: Verifies) -> AtFence:
-    """Compare both ends, to which nobody writes. Returns what differs, "" for nothing, and facts for the note."""
-    if verifies is Verifies.WHOLE:
-        return _told([], verify(job, spark, Wanted()), {})
-    choice = chosen(job)
-    since, left = _since(job, spark, choice.known)
-    whole = {**choice.whole, **left}
-    found = verify(job, spark, Wanted(), only=whole) if whole else Verification(())
-    return _told(since, found, whole)
+@dataclass
+class AtFence:
+    """Comparing of a cut-over (cutover/terms.py)."""
+
+    job: JobView
+    spark: Callable[[], SparkSession]
+    tell: Callable[[str], None] = lambda _: None
+    _nearer: dict[TableId, Nearer] = field(default_factory=dict)
+
+    def before(self, verifies: Verifies) -> str:
+        """Start Spark where it will be needed; and bring the places of tables as near to the fence as they come beside writers.
+        What is undecided by then is left for the fence."""
+        choice = chosen(self.job) if verifies is Verifies.SINCE_WATCH else None
+        if choice is None or choice.whole or any(one.one.filter for one in choice.known):
+            self.spark()
+        if choice is None or not choice.known:
+            return ""
+        self.tell("compares what has changed since verify --watch, before the source is fenced")
+        beside = replace(beside_of(self.job), tells_all=True, extends=False)
+        self._nearer = {}
+        with closing(looking(self.job, Again, beside, passing=Filtering(self.spark))) as again:
+            again.until(time.monotonic() + BEFORE)
+            for _ in range(PASSES):
+                began = time.monotonic()
+                if differing := self._come_nearer(again, choice.known):
+                    return "; ".join(differing[:NAMED])
+                if again.is_over or time.monotonic() - began < SHORT:
+                    break
+        return ""
+
+    def _come_nearer(self, again: Again, tables: Sequence[Known]) -> list[str]:
+        """Compare what changed behind each table's place, which becomes one from before that. Returns what differs."""
+        nearest = [self._nearest(known) for known in tables]
+        rest, differing = untouched(self.job, nearest), list[str]()
+        for known, near in zip(tables, nearest, strict=True):
+            source = known.one.table.source
+            place = None if source in rest or again.is_over else again.place(known.one)
+            if place is None:
+                continue
+            (result,) = verify_since(again, [known.one], near.sequence, LIMIT_KEYS)
+            if result.differs:
+                differing.append(_differing(near, result))
+            elif result.identical and place.sequence > near.sequence:
+                keys = result.rows_source + (self._nearer[source].keys if source in self._nearer else 0)
+                self._nearer[source] = Nearer(Known(known.one, place.sequence, str(place)), keys)
+        return differing
+
+    def _nearest(self, known: Known) -> Known:
+        found = self._nearer.get(known.one.table.source)
+        return known if found is None or found.known.sequence < known.sequence else found.known
+
+    def at_fence(self, verifies: Verifies) -> AtTheFence:
+        if verifies is Verifies.WHOLE:
+            return _told([], verify(self.job, self.spark, Wanted()), {})
+        choice = chosen(self.job)
+        since, left = self._since(choice.known)
+        whole = {**choice.whole, **left}
+        found = verify(self.job, self.spark, Wanted(), only=whole) if whole else Verification(())
+        return _told(since, found, whole)
+
+    def _since(self, tables: Sequence[Known]) -> tuple[list[Compared], dict[TableId, str]]:
+        """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why."""
+        found, left = list[Compared](), dict[TableId, str]()
+        nearest = [self._nearest(known) for known in tables]
+        rest, beside = untouched(self.job, nearest), replace(beside_of(self.job), tells_all=True)  # so they were chosen
+        with closing(looking(self.job, Still, beside, passing=Filtering(self.spark))) as again:
+            again.until(time.monotonic() + beside.patience)
+            for known, near in zip(tables, nearest, strict=True):
+                table = known.one.table
+                before = self._nearer[table.source].keys if near is not known else 0
+                if table.source in rest:
+                    equal = TableResult(str(table.source), str(table.target), 0, 0, identical=True)
+                    found.append(Compared(known, near, before, equal))
+                    continue
+                (result,) = verify_since(again, [known.one], near.sequence, LIMIT_KEYS)
+                if result.identical or result.differs:
+                    found.append(Compared(known, near, before, result))
+                else:
+                    left[table.source] = result.why
+        return found, left
+
+
+def untouched(job: JobView, tables: Sequence[Known]) -> set[TableId]:
+    """Return the tables of which the trail has nothing behind their place, by its descriptors alone."""
+    if not tables:
+        return set()
+    parents, last, barrier = beside_of(job).parents, dict[str, int](), 0
+    with TrailReader(job.trail, name="verify") as trail:
+        for ref in trail.descriptors(min(one.sequence for one in tables)):
+            barrier = ref.last_sequence if ref.has_barriers else barrier
+            last.update((name, ref.last_sequence) for name, _ in ref.tables)
+    found = set[TableId]()
+    for each in tables:
+        source = each.one.table.source
+        acting = (source, *parents.get(source, ()))
+        if max(barrier, *(last.get(str(name), 0) for name in acting)) <= each.sequence:
+            found.add(source)
+    return found
 
 
 def plan(job: JobView) -> Iterator[CheckResult]:
@@ -158,37 +276,10 @@ def _in_trail(trail: TrailReader, text: str) -> Position | str:
     return place
 
 
-def _since(
-    job: JobView, spark: Callable[[], SparkSession], known: Sequence[Known]
-) -> tuple[list[tuple[Known, TableResult]], dict[TableId, str]]:
-    """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why."""
-    found, left = list[tuple[Known, TableResult]](), dict[TableId, str]()
-    if not known:
-        return found, left
-    beside = replace(beside_of(job), tells_all=True)  # so it was chosen
-    with closing(looking(job, Still, beside, passing=Filtering(spark))) as again:
-        again.until(time.monotonic() + beside.patience)
-        for each in known:
-            (result,) = verify_since(again, [each.one], each.sequence, LIMIT_KEYS)
-            if result.identical or result.differs:
-                found.append((each, result))
-            else:
-                left[each.one.table.source] = result.why
-    return found, left
-
-
-def _told(
-    since: Sequence[tuple[Known, TableResult]], found: Verification, why: Mapping[TableId, str]
-) -> tuple[str, dict[str, Any]]:
-    differing = [
-        f"{result.source}: {_counts(result)} of the {result.rows_source} rows that changed since {known.position}"
-        for known, result in since
-        if not result.identical
-    ]
+def _told(since: Sequence[Compared], found: Verification, why: Mapping[TableId, str]) -> tuple[str, dict[str, Any]]:
+    differing = [_differing(one.near, one.result) for one in since if not one.result.identical]
     differing += [str(result) for result in found.tables if not result.identical]
-    tables: list[dict[str, Any]] = [
-        {"source": result.source, "since": known.position, "keys": result.rows_source} for known, result in since
-    ]
+    tables = [one.facts for one in since]
     reasons = {str(table): text for table, text in why.items()}
     for result in found.tables:
         rows = {"source": result.source, "rows_source": result.rows_source, "rows_target": result.rows_target}
@@ -196,13 +287,14 @@ def _told(
     more = f"; and {len(differing) - NAMED} more tables" if len(differing) > NAMED else ""
     said = f"{len(found.tables)} tables compared whole"
     if since or why:
-        keys = sum(result.rows_source for _, result in since)
-        said += f", {len(since)} by the {keys} rows that changed since verify --watch found them equal"
+        keys = sum(one.result.rows_source for one in since)
+        said += f", {len(since)} by the {keys} rows that changed since verify --watch, or the look before the fence"
     return "; ".join(differing[:NAMED]) + more, {"tables": tables, "said": said}
 
 
-def _counts(result: TableResult) -> str:
-    """Say what differs, with the first key."""
+def _differing(since: Known, result: TableResult) -> str:
+    """Say what differs of a table, with the first key."""
     counts = (("missing", result.missing), ("extra", result.extra), ("different", result.different))
+    said = ", ".join(f"{count} {what}" for what, count in counts if count)
     first = f" ({result.sample[0]})" if result.sample else ""
-    return ", ".join(f"{count} {what}" for what, count in counts if count) + first
+    return f"{result.source}: {said}{first} of the {result.rows_source} rows that changed since {since.position}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anabranch import waits
 from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
-from anabranch.cutover.terms import Terms, Verified, WayBack, opened
+from anabranch.cutover.terms import Comparing, Terms, Verified, WayBack, opened
 from anabranch.errors import AnabranchError, ConfigError, StateError, TargetUnavailable
 from anabranch.job.way_back import J, read_like, way_back_of, way_forth
 from anabranch.model.cutover import Cutover, Step, Verifies
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.contracts import TargetStore
+    from anabranch.job.at_fence import AtFence
     from anabranch.preflight.report import Report
     from anabranch.view.job_view import JobView
 
@@ -46,7 +47,7 @@ def cut_over(
     """Cut over, or go on with it. `verifies`: a word of Verifies, True for all rows; more may have been asked when it began.
     `other`: the job that goes the other way, if it is not the job's way back. `spark`: who compares, if not the job's own."""
     _refuse_way_back(job, other)
-    made = terms(job, wait, partial(_verified, job, spark), Verifies.of(verifies), allows_parked, tell, other)
+    made = terms(job, wait, _Comparing(job, spark, tell), Verifies.of(verifies), allows_parked, tell, other)
     with _alone(job), _machine(job, made) as machine:
         report = machine.run()
     if (error := alarmed(report)) is not None:
@@ -60,7 +61,7 @@ def plan(
     """Say what keeps it from being begun; and how each table would be compared, where that depends on the table."""
     _refuse_way_back(job, other)
     asked = Verifies.of(verifies)
-    with _machine(job, terms(job, wait, _unasked, asked, allows_parked, lambda _: None, other)) as machine:
+    with _machine(job, terms(job, wait, _Unasked(), asked, allows_parked, lambda _: None, other)) as machine:
         report = machine.plan()
     if asked is not Verifies.SINCE_WATCH or any(one.check == "cutover.load" for one in report.failed):
         return report
@@ -73,7 +74,7 @@ def abort(
     job: JobView, is_flip_undone: bool, tell: Callable[[str], None], other: WayBack | None = None
 ) -> CutoverReport:
     _refuse_way_back(job, other)
-    made = terms(job, 0.0, _unasked, Verifies.NOT, False, tell, other)
+    made = terms(job, 0.0, _Unasked(), Verifies.NOT, False, tell, other)
     with _alone(job), _machine(job, made, is_same_file=False) as machine:
         machine.abort(is_flip_undone)
     return told(job)
@@ -117,7 +118,7 @@ def _gaps(job: JobView, store: TargetStore, cutover: Cutover) -> list[str]:
 def terms(
     job: JobView,
     wait: float,
-    verify: Callable[[Verifies], Verified],
+    comparing: Comparing,
     verifies: Verifies,
     allows_parked: bool,
     tell: Callable[[str], None],
@@ -130,7 +131,7 @@ def terms(
         settings.max_lag,
         settings.grace,
         wait,
-        verify,
+        comparing,
         verifies,
         allows_parked,
         other or way_back_of(job),
@@ -177,13 +178,33 @@ def _notes_wanted() -> Iterator[None]:
         raise
 
 
-def _unasked(_: Verifies) -> Verified:
-    raise StateError("nobody asked for a verification")
+class _Unasked:
+    """Compares nothing: nobody asks."""
+
+    def before(self, verifies: Verifies) -> str:
+        raise StateError("nobody asked for a verification")
+
+    def at_fence(self, verifies: Verifies) -> Verified:
+        raise StateError("nobody asked for a verification")
 
 
-def _verified(job: JobView, spark: Callable[[], SparkSession] | None, verifies: Verifies) -> Verified:
-    from anabranch.job.at_fence import verify_at_fence
-    from anabranch.job.parts import spark_factory
+class _Comparing:
+    """Comparing of a job; the engine that compares is imported when it is first asked."""
 
-    with waits.in_tasks():
-        return verify_at_fence(job, spark or spark_factory(job, "verify"), verifies)
+    def __init__(self, job: JobView, spark: Callable[[], SparkSession] | None, tell: Callable[[str], None]) -> None:
+        self._job, self._spark, self._tell = job, spark, tell
+
+    def before(self, verifies: Verifies) -> str:
+        with waits.in_tasks():
+            return self._engine.before(verifies)
+
+    def at_fence(self, verifies: Verifies) -> Verified:
+        with waits.in_tasks():
+            return self._engine.at_fence(verifies)
+
+    @cached_property
+    def _engine(self) -> AtFence:
+        from anabranch.job.at_fence import AtFence
+        from anabranch.job.parts import spark_factory
+
+        return AtFence(self._job, self._spark or spark_factory(self._job, "verify"), self._tell)

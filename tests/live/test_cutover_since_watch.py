@@ -15,11 +15,11 @@ import pytest
 from anabranch.errors import DifferencesFound
 from anabranch.failpoints import EXIT_CODE
 from anabranch.job import verifying
-from anabranch.job.at_fence import ANEW, LEAVES_OUT, NO_RESULT, OTHER_TABLE, verify_at_fence
+from anabranch.job.at_fence import ANEW, LEAVES_OUT, NO_RESULT, OTHER_TABLE, AtFence
 from anabranch.job.keep_verifying import Watch
 from anabranch.job.signals import Stop
 from anabranch.lifecycle import repairing
-from anabranch.model.cutover import Step, Verifies
+from anabranch.model.cutover import Phase, Step, Verifies
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import park
 from anabranch.model.verified import Verified
@@ -45,7 +45,7 @@ class Ends:
         """What the comparison says of each table while row 1 of both is wrong at the target: "" that it is equal; or that it
         differs, and why it was compared whole."""
         with self._wrong(), without_spark() as spark:
-            differing, facts = verify_at_fence(self.cut.here.job, spark, verifies)
+            differing, facts = AtFence(self.cut.here.job, spark).at_fence(verifies)
         assert bool(differing) == any(name in differing for name in ("item", "draft")), differing
         found = {TableId.parse(one["source"]).name: one.get("why", "") for one in facts["tables"]}
         del found["scenario_mark"]
@@ -107,15 +107,27 @@ def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
         item = cut.there("item")
         cut.made.target.execute(f"UPDATE {item} SET v = 21 WHERE v = 20")
         with pytest.raises(
-            DifferencesFound, match=r"item: 1 different \(different +id=2 .* of the 4 rows that changed"
+            DifferencesFound, match=r"before the fence: .*1 different \(different +id=2 .* of the 4 rows"
         ):
             cut.run_verified(verifies=SINCE)
-        assert cut.here.job.cutover_status().state == "aborted" and cut.admits() and not cut.flips.exists()
+        assert not cut.here.job.cutover_status().cutover.has(Step.FENCE, Phase.BEGINS) and cut.admits()
         cut.made.target.execute(f"UPDATE {item} SET v = 20 WHERE v = 21")
         cut.wait_equal()
 
+        def during(line: str) -> None:
+            if line.startswith("lag:"):  # what has changed by then was compared
+                cut.made.source.execute("UPDATE item SET v = 22 WHERE id = 2")
+                until(lambda: 22 in cut.at_target(), "the change is at the target")
+                cut.made.target.execute(f"UPDATE {item} SET v = 23 WHERE id = 2")
+
+        with pytest.raises(DifferencesFound, match=r"at the fence: .*1 different \(different +id=2 .* of the 1 rows"):
+            cut.run_verified(during, SINCE)
+        assert cut.here.job.cutover_status().state == "aborted" and cut.admits() and not cut.flips.exists()
+        cut.made.target.execute(f"UPDATE {item} SET v = 22 WHERE v = 23")
+        cut.wait_equal()
+
         said = planned(cut)
-        assert said["item"].endswith(f"by what changed since {place.position}: 5 keys up to now"), said
+        assert said["item"].endswith(f"by what changed since {place.position}: 6 keys up to now"), said
         assert said["draft"].endswith("is compared whole: verify --watch has not found it equal yet")
         monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.carried.out=exit@5")  # compared, and that is not noted
         assert cut.made.cli("cutover", "--since-watch", *WAITING, code=None).code == EXIT_CODE
@@ -123,13 +135,13 @@ def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
         assert cut.here.job.cutover_status().cutover.next == Step.VERIFY and how(cut) == {}
         assert cut.run_verified(verifies=False).state == "finished", "what was asked for when it began is still"
         found = how(cut)
-        assert (found["item"]["since"], found["item"]["keys"]) == (place.position, 5)
+        assert (found["item"]["since"], found["item"]["keys"]) == (place.position, 6)
         assert (
             found["draft"]["why"] == "verify --watch has not found it equal yet" and found["draft"]["rows_source"] == 3
         )
         cut.made.assert_identical("item", "draft")
         shown = next(cut.made.home.glob("cutover-*.md")).read_text()
-        assert f"| 5 rows that changed since {place.position} |" in shown and "| whole, 3 rows: verify --watch" in shown
+        assert f"| 6 rows that changed since {place.position} |" in shown and "| whole, 3 rows: verify --watch" in shown
 
 
 @pytest.mark.parametrize(("source", "target"), [("postgresql", "postgresql"), ("mariadb", "mysql")])
