@@ -17,6 +17,7 @@ import click
 from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
 
 if TYPE_CHECKING:
+    from anabranch.job import Job
     from anabranch.trail.exporting import Exporter
     from anabranch.trail.importing import Importer
     from anabranch.trail.parcel import Manifest
@@ -26,11 +27,18 @@ URL = "trail+file://"
 UNITS = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _AMOUNT = re.compile(r"(\d{1,9})\s*([A-Za-z]{1,2})")
+UNOPENED = "the parcels are encrypted, and nobody has opened one: --trail-key FILE"
 LOOKED = 1.0  # seconds between two looks for a parcel that is to come
 
 
 def trail_of(job: str) -> Path:
     """Return the directory of a job's trail; of a trail that is named itself, by its directory or as a URL, that one."""
+    found = _found(job)
+    return found if isinstance(found, Path) else found.trail
+
+
+def _found(job: str) -> Path | Job:
+    """Return a trail that is named itself, or else the job of the file."""
     from anabranch.trail import identity
 
     if job.startswith(URL):
@@ -39,7 +47,18 @@ def trail_of(job: str) -> Path:
         return Path(job).absolute()
     from anabranch.job import Job
 
-    return Job.from_file(job).trail
+    return Job.from_file(job)
+
+
+def _trail_with_keys(job: str) -> Path:
+    """Return the trail as `trail_of` does. Keys that a job's file names to read another one's trail are noted beside it."""
+    found = _found(job)
+    if isinstance(found, Path):
+        return found
+    from anabranch.lifecycle.encrypting import note_keys
+
+    note_keys(found)
+    return found.trail
 
 
 def _absolute(text: str) -> Path:
@@ -100,7 +119,7 @@ def export_(
         raise click.UsageError("--every is for --follow")
     if follow and end:
         raise click.UsageError("--follow has no end: leave --to out")
-    trail, directory = trail_of(job), directory.absolute()
+    trail, directory = trail_of(job) if forget else _trail_with_keys(job), directory.absolute()
     name = name or exports.name_for(trail, directory)
     if forget:
         was = exports.forget(trail, name, directory)
@@ -191,7 +210,7 @@ def import_(
             return
         made, had = _import_all(importer, as_json, keys is not None)
         if any(one.seal for one in made) and not importer.has_key:
-            click.echo("the parcels are encrypted, and nobody has opened one: --trail-key FILE", err=True)
+            click.echo(UNOPENED, err=True)
         if as_json:
             write_json(
                 {"version": 1, "imported": [_facts(one) for one in made], "before": had, "number": importer.number}
@@ -217,11 +236,11 @@ def _import_all(importer: Importer, is_silent: bool, is_verified: bool) -> tuple
 
 
 def _watch(importer: Importer) -> None:
-    """Take in what comes. What is missing is told once, and waited for."""
+    """Take in what comes. What is missing is told once, and waited for; that parcels are taken in unopened is told once."""
     from anabranch.errors import ParcelMissing
     from anabranch.job.signals import Stop
 
-    missing = ""
+    missing, is_told = "", False
     with Stop() as stop:
         while not stop.asked():
             try:
@@ -235,6 +254,9 @@ def _watch(importer: Importer) -> None:
                 missing = told
             if made:
                 click.echo(f"{_line(made)}, imported")
+                if made.seal and not is_told and not importer.has_key:
+                    click.echo(UNOPENED, err=True)
+                    is_told = True
             else:
                 stop.wait(LOOKED)
 

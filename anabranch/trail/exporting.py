@@ -88,7 +88,7 @@ class Exporter:
         self._reader = TrailReader(trail, name=f"export {name}")
         self._storage = LocalStorage(trail)
         try:
-            self._key = parcel_seals.exporting_key(self._storage, self._reader.identity)
+            self._look_for_key()
         except BaseException:  # whatever it was: let go, and passed on
             self._reader.close()
             raise
@@ -129,10 +129,12 @@ class Exporter:
 
     def next(self, upto: int | None = None, *, idle: bool = False, told: Told | None = None) -> Manifest | None:
         """Write the next parcel, of transactions up to `upto`; return None where there is nothing new. `idle`: that the trail's
-        place has moved on without transactions is new. Raises StorageFull before anything is written, TrailCorrupt."""
+        place has moved on without transactions is new. Raises StorageFull before anything is written, TrailCorrupt,
+        TrailKeyMissing."""
         plan = self._plan(upto, idle)
         if plan.is_empty:
             return None
+        self._look_for_key()
         self._refuse_full(plan)
         folder = self._state.temporary(self.reached.number + 1)
         clear(folder)
@@ -156,6 +158,12 @@ class Exporter:
         self.close()
 
     # --- what comes into a parcel -----------------------------------------------------------------------------------
+
+    def _look_for_key(self) -> None:
+        """Take the key that the trail has now, which may be turned on or replaced while an export goes on. Behind a plan: what
+        is encrypted in it was published after the trail's identity and its key were noted."""
+        self._who = self._reader.identity
+        self._key = parcel_seals.exporting_key(self._storage, self._who)
 
     def _begin(self, start: int | None) -> None:
         if self._state.reached is None:
@@ -302,7 +310,7 @@ class Exporter:
         return place, made.end
 
     def _header(self, name: SegmentName) -> dict[str, object]:
-        who = self._reader.identity
+        who = self._who
         return {
             "job": who.job,
             "job_uuid": who.job_uuid,
@@ -320,7 +328,7 @@ class Exporter:
     def _manifest(
         self, plan: _Plan, segment: SegmentPlace | None, end: TrailEnd, files: tuple[ParcelFile, ...]
     ) -> Manifest:
-        who, reached = self._reader.identity, self.reached
+        who, reached = self._who, self.reached
         return Manifest(
             job=who.job,
             job_uuid=who.job_uuid,

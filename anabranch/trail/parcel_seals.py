@@ -15,7 +15,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from anabranch.errors import ParcelRefused, TrailKeyMissing
+from anabranch.errors import ParcelRefused, TrailCorrupt, TrailKeyMissing
 from anabranch.trail import identity as identities
 from anabranch.trail import keys, sealing
 from anabranch.trail.format import FORMAT
@@ -29,6 +29,10 @@ from anabranch.trail.storage import LocalReadable, LocalStorage, Storage
 ABOUT = b"parcel"
 FACTS, PROOF = "facts", "proof"  # of a seal, as it stands in the manifest
 _NAME_IT = "name the key: --trail-key FILE, or --trail-key-env NAME"
+_NOTE_IT = (
+    "export with the file of the job that applies this trail, whose [trail] encrypt says it; a job that captures notes it when"
+    f" it starts; or {_NAME_IT}"
+)
 _OF_BOTH = (identities.FILE, KEYS, keys.REWRAPPED)
 _CHANGED = "it was changed, or made by somebody without the trail's key: do not use it"
 
@@ -42,7 +46,7 @@ def exporting_key(storage: Storage, who: Identity) -> KeyService | None:
     found = next(ring.every, None) if ring else None
     if found is None:
         message = f"the trail of job {who.job} is encrypted, and no key is known here ({keys.place(storage)})"
-        raise TrailKeyMissing(message, hint=f"export with the job's file, whose [trail] encrypt says it; or {_NAME_IT}")
+        raise TrailKeyMissing(message, hint=_NOTE_IT)
     return found
 
 
@@ -77,7 +81,7 @@ def check(manifest: Manifest, services: Sequence[KeyService]) -> None:
             raise sealing.Tampered("its seal names no key")
         wrapped, tag = found
         seal = sealing.Seal(_unwrapped(where, wrapped, services), facts, wrapped)
-        if not hmac.compare_digest(seal.tag, tag):
+        if not seal.has_tag(tag):
             raise sealing.Tampered("its seal is another's")
         if not hmac.compare_digest(seal.open_text(str(manifest.seal.get(PROOF)), ABOUT), _digest(manifest)):
             raise sealing.Tampered("its manifest is not the one that was sealed")
@@ -107,6 +111,8 @@ def _unwrapped(where: str, wrapped: keys.Wrapped, services: Sequence[KeyService]
         return KeyRing(None, readers=tuple(services)).unwrap([wrapped], where)
     except TrailKeyMissing as error:
         raise TrailKeyMissing(error.message, hint=_NAME_IT) from None
+    except TrailCorrupt as error:
+        raise ParcelRefused(error.message, hint=_CHANGED) from None
 
 
 def _facts(manifest: Manifest) -> Mapping[str, Any]:

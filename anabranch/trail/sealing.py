@@ -63,6 +63,10 @@ class Seal:
         """Return what the header says of it."""
         return {"cipher": CIPHER, **self.wrapped._asdict(), "tag": self.tag}
 
+    def has_tag(self, tag: str) -> bool:
+        """Return whether a header with this tag is the one that was written. Any text may stand there."""
+        return hmac.compare_digest(self.tag.encode(), tag.encode(errors="surrogatepass"))
+
     def frame(self, offset: int, parts: list[Data]) -> list[Data]:
         """Return a frame (prefix, head, parts of the body) sealed for its place. Raises TrailError for a spent place."""
         if offset < self._free:
@@ -181,7 +185,7 @@ def opened(storage: Storage, header: Mapping[str, Any], what: str) -> Seal | Non
     wrapped, tag = found
     ring = keys.ring(storage) or KeyRing(None)
     seal = Seal(_unwrapped(storage, ring, found, what), header, rewrapped(storage).get(tag, wrapped))
-    if not hmac.compare_digest(seal.tag, tag):
+    if not seal.has_tag(tag):
         raise Tampered("the header is not what was written: its tag is wrong")
     return seal
 

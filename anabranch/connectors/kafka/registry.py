@@ -33,7 +33,8 @@ USUAL_KIND = "AVRO"  # of schemas of which nobody says another one
 NUMBERS = range(1 << 31)  # those of schemas: four bytes of a message have one
 SHOWN = 200  # characters of an answer that is none
 AWAY_HINT = (
-    "start the registry, or look at the address in [target.options] registry; the job goes on by itself once it answers"
+    "start the registry, or look at the address in [target.options] registry; anabranch run goes on by itself once it answers,"
+    " another command is given again"
 )
 RIGHTS_HINT = "check user, password and rights of [target.options] registry: the job reads and writes its subjects"
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")

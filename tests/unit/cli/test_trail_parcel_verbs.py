@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pytest
 import structlog
@@ -115,6 +116,42 @@ def test_an_encrypted_trail_goes_by_its_job_and_is_opened_by_the_key_that_is_giv
     assert call("export", home / "unopened", home / "on", "--trail-key", key).code == 0
     assert call("import", home / "on", "--into", home / "third", "--trail-key", key).code == 0
     same(trail, home / "third")
+    watched = home / "watched"
+    with (
+        (home / "told").open("wb") as told_there,
+        watching(home, told_there, "import", out, "--into", watched, "--watch"),
+    ):
+        wait_until(lambda: len(imported(watched)) == len(list(out.iterdir())) > 1, 60, "all of them are in")
+    assert (home / "told").read_text().count("nobody has opened one: --trail-key FILE") == 1
+    (home / "applied.toml").write_text(
+        f'name = "applied"\n[source]\nurl = "trail+file://{watched}"\n[target]\nurl = "postgresql://u:p@h/d"\n'
+        f'[[rules]]\ninclude = ["shop.*"]\n[trail]\nencrypt = {{ key_file = "{key}" }}\n'
+    )
+    assert call("export", home / "applied.toml", home / "further").code == 0, "the job's file names the key"
+    assert call("import", home / "further", "--into", home / "fourth", "--trail-key", key).code == 0
+    same(trail, home / "fourth")
+
+
+@contextmanager
+def watching(home: Path, told: BinaryIO, *line: object) -> Iterator[None]:
+    """Run `anabranch trail …`, and end it by Ctrl-C. `told`: what it says to people."""
+    environment = {**os.environ, "ANABRANCH_HOME": str(home)}
+    arguments = [sys.executable, "-m", "anabranch", "trail", *map(str, line)]
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=told) as process:
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)
+            code = process.wait(60)
+    assert code == 0
+
+
+def imported(replica: Path) -> dict[str, str]:
+    """Return the digests of the parcels that a replica has, by number."""
+    with suppress(FileNotFoundError):
+        found: dict[str, str] = json.loads((replica / "imports.json").read_text())["known"]
+        return found
+    return {}
 
 
 def test_json_is_the_only_thing_on_stdout(home, writer, call):

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from anabranch.errors import AnabranchError, ParcelDamaged, ParcelRefused, TrailCorrupt, TrailKeyMissing
-from anabranch.trail import keys, parcel, published, rekeying, sealing
-from anabranch.trail.format import SegmentName
-from anabranch.trail.importing import verify
+from anabranch.trail import keys, parcel, parcel_seals, published, rekeying, sealing
+from anabranch.trail.exporting import Exporter
+from anabranch.trail.format import ENCRYPTED, SegmentName
+from anabranch.trail.importing import Importer, verify
 from anabranch.trail.keys import key_id
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.replica_files import KEYS
@@ -225,6 +226,8 @@ def test_a_seal_is_of_one_parcel(paths: tuple[Path, Path, Path], tmp_path: Path)
         {"facts": [], "proof": ""},
         {"facts": {"encryption": 1}, "proof": ""},
         {"facts": {"encryption": first["seal"]["facts"]["encryption"]}, "proof": first["seal"]["proof"]},
+        *(with_other(first["seal"], "data", text) for text in ("AAAA", "nö", "", swapped(first["seal"], "data"))),
+        *(with_other(first["seal"], "tag", text) for text in ("tög", "\ud800", "", swapped(first["seal"], "tag"))),
     )
     for seal in seals:
         changed(out / "000001", seal=seal)
@@ -235,6 +238,30 @@ def test_a_seal_is_of_one_parcel(paths: tuple[Path, Path, Path], tmp_path: Path)
     refused(out, copy, ParcelRefused, "parcel 1 is not encrypted", key(tmp_path))
     changed(out / "000001", seal=None, format=2)
     refused(out, copy, ParcelRefused, "parcel 1: manifest.json has format 2", key(tmp_path))
+
+
+def with_other(seal: dict[str, Any], name: str, text: str) -> dict[str, Any]:
+    """Return a seal whose data key is said otherwise."""
+    facts = seal["facts"]
+    return {**seal, "facts": {**facts, "encryption": {**facts["encryption"], name: text}}}
+
+
+def swapped(seal: dict[str, Any], name: str) -> str:
+    """Return what a seal says of its data key with another first character."""
+    text: str = seal["facts"]["encryption"][name]
+    return ("b" if text[0] == "a" else "a") + text[1:]
+
+
+def test_the_tag_of_a_segment_may_be_any_text(paths: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """It is compared as what it is, and never believed."""
+    seal, header = sealing.made({"number": 1}, keys.service_of(key(tmp_path)))
+    storage = LocalStorage(paths[0])
+    found = sealing.opened(storage, header, "a file")
+    assert found and found.has_tag(seal.tag)
+    for tag in ("tög", "\ud800", ""):
+        changed_header = {**header, "encryption": {**header["encryption"], "tag": tag}}
+        with pytest.raises(sealing.Tampered, match="its tag is wrong"):
+            sealing.opened(storage, changed_header, "a file")
 
 
 def test_swapped_cut_and_former_parcels_are_refused(
@@ -336,6 +363,46 @@ def test_encryption_that_is_turned_on_and_off_again(open_writer: OpenWriter, tmp
     assert take_in(out, copy) == parcel.numbers(out)
     keys.note_reader(LocalStorage(copy), said(tmp_path))
     same(trail, copy)
+
+
+def test_encryption_and_keys_that_change_while_an_export_goes_on(open_writer: OpenWriter, tmp_path: Path) -> None:
+    """One export writes plain parcels, encrypted ones once that is turned on, and by another key once the trail has it, also
+    when the former one is destroyed. Each parcel is by the key of its moment, and all of them are taken in."""
+    trail, out, copy = tmp_path / "trail", tmp_path / "out", tmp_path / "copy"
+    writer = open_writer()
+    write(writer, 1, 5)
+    ids = [key_id(bytes([number] * 32)) for number in (1, 2)]
+    with Exporter(trail, out, "out") as exporter:
+        assert parcel_seals.key_of(one_more(exporter)) == ""
+        writer.close()
+        writer = open_writer(encrypt=said(tmp_path))
+        write(writer, 6, 10)
+        made = one_more(exporter)
+        assert (parcel_seals.key_of(made), made.trail_format) == (ids[0], ENCRYPTED)
+        rekeying.rekey(trail, said(tmp_path, 2, 1))
+        write(writer, 11, 15)
+        assert parcel_seals.key_of(one_more(exporter)) == ids[1]
+        keys.save(LocalStorage(trail), said(tmp_path, 2), may_turn=False)
+        one = Path(key(tmp_path)["key_file"])
+        one.rename(tmp_path / "away")
+        sealing.forget()
+        write(writer, 16, 20)
+        made = one_more(exporter)
+        assert (parcel_seals.key_of(made), made.last) == (ids[1], 20)
+    (tmp_path / "away").rename(one)
+    sealing.forget()
+    with Importer(out, copy) as importer:
+        assert importer.next()
+    assert take_in(out, copy, trail_keys=[key(tmp_path, 2), key(tmp_path)]) == [2, 3, 4]
+    sealing.forget()
+    same(trail, copy)
+
+
+def one_more(exporter: Exporter) -> parcel.Manifest:
+    """Export what is new, which is one parcel."""
+    made = exporter.next()
+    assert made and exporter.next() is None
+    return made
 
 
 def test_a_copy_is_carried_further(paths: tuple[Path, Path, Path], tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def no_table(table: TableId) -> dict[Key, Value | None]:
 
 
 def fields_of(records: Records, table: TableId) -> Numbers | None:
-    """Return the numbers of the fields of a table's columns; None where no changed definition has had them noted."""
+    """Return the numbers of the fields of a table's columns; None where none were noted: its first message notes them."""
     found = records.get((FIELDS, str(table)))
     if found is None:
         return None
