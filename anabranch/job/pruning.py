@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, StateError
-from anabranch.trail import load_readers, retention
+from anabranch.trail import load_keeping, load_readers, retention
 from anabranch.trail.reader import exists
 from anabranch.trail.retention import Registered, RetentionLimits
 from anabranch.view.options import limits_of
@@ -59,7 +59,9 @@ def prune_by_force(job: JobView, upto: int) -> tuple[list[str], list[str]]:
             job=job.config.name,
             hint="leave --force and --upto out",
         )
-    return retention.drop_needed(job.trail, upto), behind
+    dropped = retention.drop_needed(job.trail, upto)
+    load_keeping.give_up(job.trail)
+    return dropped, behind
 
 
 def _readers(job: JobView) -> tuple[Registered, ...]:

@@ -209,9 +209,8 @@ def _load_files(job: JobView) -> LoadFilesStatus | None:
     for load in load_readers.unread(job.trail):
         awaited.update(name for name in (*load.awaited, *load.left) if name != load_keeping.READER)
     kept = [one for one in load_keeping.kept(job.trail) if not one.is_theirs]
-    seconds = limits_of(job).load_seconds
-    until = max((one.since for one in kept), default=0.0) + (seconds or 0.0)
-    shown = time_text(round(until * 1_000_000)) if kept and seconds is not None else None
+    until = load_keeping.kept_until(job.trail, kept, limits_of(job).load_seconds)
+    shown = None if until is None else time_text(round(until * 1_000_000))
     return LoadFilesStatus(size, dict(sorted(awaited.items())), len(kept), sum(one.bytes for one in kept), shown)
 
 

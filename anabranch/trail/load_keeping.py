@@ -22,7 +22,7 @@ from anabranch.trail.lock import maintenance
 from anabranch.trail.retention import Registered, RetentionLimits
 from anabranch.trail.storage import LocalStorage
 
-READER = "load_retain_hours"  # as the key is called, so that whoever lists the readers knows what it is
+READER = retention.LATER  # as the key is called, so that whoever lists the readers knows what it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def begin(trail: Path, limits: RetentionLimits) -> None:
         if known is not None:
             retention.unregister(trail, READER)
             load_readers.forget(trail, READER)
-    elif known is None:
+    elif known is None or known.kind != retention.HOLD:  # damaged
         names = segment_names(LocalStorage(trail).names())
         retention.hold(trail, READER, max(0, names[0].first_whole - 1) if names else _end(trail))
 
@@ -52,14 +52,12 @@ def begin(trail: Path, limits: RetentionLimits) -> None:
 def tend(trail: Path, limits: RetentionLimits, *, now: float | None = None) -> None:
     """Let go what is older than the limits say, and the oldest where there is more than they allow. As long as nobody else
     reads the trail, everything stays. What is let go is removed by the next sweep, unless others need it."""
-    if READER not in (readers := retention.readers(trail)):
+    give_up(trail)  # whoever used force may have died before that
+    if not _is_for_others(retention.readers(trail)):
         return
-    others = [name for name in readers if name != READER and load_readers.key_of(name)]
-    if not others:
-        return
-    free = min(
-        [_end(trail), *_held(readers)]
-    )  # looked at before the loads: one that ends meanwhile is held, or is found
+    end = _end(trail)  # looked at first: a load that begins behind this look holds the trail behind it
+    held = _held(retention.readers(trail))  # looked at before the loads: one that ends meanwhile is held, or is found
+    free = min([end, *held])
     found = list(kept(trail))
     now = time.time() if now is None else now
     old = [one for one in found if limits.load_seconds is not None and now - one.since >= limits.load_seconds]
@@ -76,6 +74,29 @@ def make_room(trail: Path, limit: int) -> None:
     """Let go the oldest loads that only later readers would need, until all rows in the trail have no more bytes than that."""
     tend(trail, RetentionLimits(0, load_bytes=limit))
     load_readers.sweep(trail)
+
+
+def give_up(trail: Path) -> None:
+    """Let go all loads that are there, where segments that they need were removed by force. Which of them could do without is
+    not told by their places, which are the source's."""
+    known = retention.readers(trail).get(READER)
+    if known is None or known.kind != retention.HOLD:  # a damaged one is at 0, wherever it was
+        return
+    names = segment_names(LocalStorage(trail).names())
+    first = names[0].first_whole - 1 if names else 0
+    if known.sequence >= first:
+        return
+    if found := list(kept(trail)):
+        _let_go(trail, found)
+    retention.advance(trail, READER, first)
+
+
+def kept_until(trail: Path, loads: Collection[KeptLoad], seconds: float | None) -> float | None:
+    """Return when the last of these loads is old enough to go (seconds since 1970); None where no time ends it: as long as
+    nobody else reads the trail, and where the key is taken out."""
+    if seconds is None or not _is_for_others(retention.readers(trail)):
+        return None
+    return max((one.since + seconds for one in loads), default=None)
 
 
 def kept(trail: Path) -> Iterator[KeptLoad]:
@@ -111,6 +132,11 @@ def _let_go(trail: Path, loads: Collection[KeptLoad]) -> None:
         taken = {one.table: Taken(one.number, is_done=True) for one in loads if not note.has(one.table, one.number)}
         if taken:
             load_readers.save(trail, READER, replace(note, tables={**note.tables, **taken}))
+
+
+def _is_for_others(readers: dict[str, Registered]) -> bool:
+    """Return whether somebody stands in for later readers, and others are there, too."""
+    return READER in readers and any(name != READER and load_readers.key_of(name) for name in readers)
 
 
 def _held(readers: dict[str, Registered]) -> Iterator[int]:

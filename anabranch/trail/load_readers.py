@@ -88,8 +88,8 @@ class Unread:
 
     @property
     def is_stuck(self) -> bool:
-        """Return whether nobody takes it without help."""
-        return bool(self.left) and not self.awaited
+        """Return whether nobody who is there takes it without help."""
+        return bool(self.left) and not set(self.awaited) - {retention.LATER}
 
 
 def read(trail: Path, reader: str) -> Note:
@@ -202,9 +202,10 @@ def key_of(name: str) -> str:
 
 
 def _notes(trail: Path) -> dict[str, Note]:
-    """Return what all readers that are registered have noted; one that has noted nothing has nothing."""
+    """Return what all readers that are registered have noted; one that has noted nothing has nothing. Who stands in for later
+    ones is nobody alone: what it let go while others were there stays once they are gone."""
     keys = {key_of(name) for name in retention.readers(trail)} - {""}
-    return {key: noted(trail, key) for key in sorted(keys)}
+    return {key: noted(trail, key) for key in sorted(keys)} if keys != {retention.LATER} else {}
 
 
 def noted(trail: Path, reader: str) -> Note:

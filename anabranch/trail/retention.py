@@ -30,6 +30,8 @@ FOLDER = "readers"
 PASSED = "retention.json"
 FORCED = "forced.json"
 COPY = "copy"
+HOLD = "hold"
+LATER = "load_retain_hours"  # stands in for readers that may come later (load_keeping.py): alone it is nobody
 CLOCK_SECONDS = 1.0  # by less a clock drifts
 
 
@@ -114,7 +116,7 @@ def register_copy(directory: str | Path, name: str, sequence: int) -> None:
 
 def hold(directory: str | Path, name: str, sequence: int) -> None:
     """Keep what is behind `sequence`, until `unregister`."""
-    _register(directory, name, sequence, "hold")
+    _register(directory, name, sequence, HOLD)
 
 
 def advance(directory: str | Path, name: str, sequence: int) -> None:
@@ -262,9 +264,12 @@ def _size(storage: Storage, name: SegmentName) -> int:
 
 def _passed_since(storage: Storage, directory: str | Path, now: float, jump: float) -> dict[SegmentName, float]:
     """Return the segments that every reader is past, oldest first, and since when that is known."""
-    sequences = [reader.sequence for reader in readers(directory, storage=storage).values()]
-    if not sequences:
-        return {}
+    registered = readers(directory, storage=storage)
+    if not registered or (
+        LATER in registered and all(name == LATER or one.kind == HOLD for name, one in registered.items())
+    ):
+        return {}  # nobody reads yet
+    sequences = [reader.sequence for reader in registered.values()]
     known = {number: since + jump for number, since in _load_passed(storage).items()}
     newest = _published_number(storage)
     names = segment_names(storage.names())
