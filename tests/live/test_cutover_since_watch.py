@@ -15,7 +15,7 @@ import pytest
 from anabranch.errors import DifferencesFound
 from anabranch.failpoints import EXIT_CODE
 from anabranch.job import verifying
-from anabranch.job.at_fence import ANEW, LEAVES_OUT, NO_RESULT, OTHER_TABLE, AtFence
+from anabranch.job.at_fence import ANEW, CUT_OVER, LEAVES_OUT, NO_RESULT, OTHER_TABLE, AtFence, chosen
 from anabranch.job.keep_verifying import Watch
 from anabranch.job.signals import Stop
 from anabranch.lifecycle import repairing
@@ -140,6 +140,9 @@ def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
             found["draft"]["why"] == "verify --watch has not found it equal yet" and found["draft"]["rows_source"] == 3
         )
         cut.made.assert_identical("item", "draft")
+        assert chosen(cut.here.job).whole[TableId(cut.made.schema, "item")] == CUT_OVER, (
+            "it is of no use for another one"
+        )
         shown = next(cut.made.home.glob("cutover-*.md")).read_text()
         assert f"| 6 rows that changed since {place.position} |" in shown and "| whole, 3 rows: verify --watch" in shown
 
@@ -215,6 +218,8 @@ def what_the_trail_does_not_tell(ends: Ends) -> None:
     text = cut.made.job_file.read_text()
     cut.made.job_file.write_text(text.replace("[target]\n", 'leave_out = ["server:77"]\n[target]\n', 1))
     assert ends.compared() == dict.fromkeys(("item", "draft"), f"differs: {LEAVES_OUT}")
+    cut.made.job_file.write_text(text.replace("[target]\n", 'leave_out = ["anabranch:way-back"]\n[target]\n', 1))
+    assert ends.compared() == {"item": "", "draft": ""}, "a way back that is not armed has written nothing"
     cut.made.job_file.write_text(f'{text}[types]\nnul = "strip"\n')
     assert ends.compared() == dict.fromkeys(("item", "draft"), f"differs: {OTHER_TABLE}")
     cut.made.job_file.write_text(text)
