@@ -47,9 +47,9 @@ def _exchange(stages: StagingTables, parts: Sequence[Part], nul: str) -> Iterabl
             _refuse_replaced_nulls(stages, piece, arrays)
             stage_ = held.enter_context(stages.filled(piece, arrays, nul))
             staged.append((piece, stage_, len(arrays[0])))
-        for piece, stage_, _ in staged:
+        for piece, stage_, rows in staged:
             if piece.newest_by:
-                refuse_newer(stages.connection, piece, stage_)
+                refuse_newer(stages.connection, piece, stage_, rows)
         exchange(stages, staged)
     return ()
 
@@ -75,7 +75,7 @@ def _merge_piece(stages: StagingTables, piece: MergePiece, arrays: Sequence[Any]
     _refuse_replaced_nulls(stages, piece, arrays)
     with stages.filled(piece, arrays, nul) as staged:
         if piece.newest_by:
-            refuse_newer(connection, piece, staged)
+            refuse_newer(connection, piece, staged, rows)
         return carrying.carry_out(stages, piece, staged, rows)
 
 

@@ -142,7 +142,7 @@ def merge_staged(stages: StagingTables, staged: StagedNet) -> list[Texts]:
         for part in held:
             refuse_replaced_nulls(stages, part.piece, part.id)
             if part.piece.newest_by:
-                refuse_newer(stages.connection, part.piece, part.id)
+                refuse_newer(stages.connection, part.piece, part.id, part.rows)
         if contend:
             exchange(stages, [(part.piece, part.id, part.rows) for part in held])
             continue

@@ -46,9 +46,9 @@ def _exchange(
         staged = [
             (piece, held.enter_context(stages.filled(piece, arrays, nul)), len(arrays[0])) for piece, arrays in pieces
         ]
-        for piece, stage_, _ in staged:
+        for piece, stage_, rows in staged:
             if piece.newest_by:
-                refuse_newer(connection, piece, stage_)
+                refuse_newer(connection, piece, stage_, rows)
         exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
 
@@ -66,5 +66,5 @@ def _merge_piece(
         return []
     with stages.filled(piece, arrays, nul) as staged:
         if piece.newest_by:
-            refuse_newer(connection, piece, staged)
+            refuse_newer(connection, piece, staged, rows)
         return merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)

@@ -115,7 +115,7 @@ def merge_staged(connection: Connection, staged: StagedNet) -> list[Texts]:
         held = list(some)
         for one in held:
             if one.piece.newest_by:
-                refuse_newer(connection, one.piece, one.id)
+                refuse_newer(connection, one.piece, one.id, one.rows)
         if contend:
             exchange(connection, [(one.piece, one.id, one.rows) for one in held], prepare=False)
             continue
