@@ -99,6 +99,11 @@ class Altering:
         return ANEW if appending(self.writer) else REMEDY
 
     @property
+    def _keeps_rows(self) -> bool:
+        """Whether a table that is parked in front of a change may go on from there with its rows."""
+        return not (appending(self.writer) or self.progress.settings.in_pair)
+
+    @property
     def _asking(self) -> Asking:
         return Asking(self.progress, self._rule)
 
@@ -331,7 +336,10 @@ class Altering:
         reason = (
             f"{ALTERED}, and the target's cannot be: {why}; {self._remedy.format(table=barrier.table)} (at {sequence})"
         )
-        parked = {t: park(give_up_place(s), reason, stood=s.facts.resumes) for t, s in states.items()}
+        keeps = self._keeps_rows
+        parked = {
+            t: park(give_up_place(s), reason, stood=s.facts.resumes if keeps else None) for t, s in states.items()
+        }
         decided = Decided(
             parked[barrier.table], sequence, barrier.statement, Outcome.PARKED, why, self._rule(barrier.schema)
         )
@@ -385,7 +393,7 @@ class Altering:
         found = []
         together = sorted(component(refused, schemas_of(self.progress))) if refused else []
         is_through = all(self.progress.states[table].is_streaming for table in together)
-        stood = sequence - 1 if is_through and not appending(self.writer) else None
+        stood = sequence - 1 if is_through and self._keeps_rows else None
         remedy = self._remedy if stood is None else REMEDY_OF_ROWS
         for table in together:
             if table in refused:

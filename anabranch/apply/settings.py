@@ -33,6 +33,7 @@ class ApplySettings:
     parks_taken: bool = (
         False  # park tables with rows of a pair whose unique values another row has, whatever else stops
     )
+    in_pair: bool = False  # the other site writes these tables, too
     twin: str = ""  # the job that goes the other way, where both take deletes (K23)
     ddl_from: str = ""  # the site of a pair at which columns are added; "": they are at neither
     why_not_back: WhyNotBack = nothing_known  # why a column that comes does not come back from the other site as it is

@@ -156,6 +156,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
         logs_cascades=logs_cascades,
         parks=apply.on_error != "stop",
         parks_taken=job.config.pair is not None and job.config.pair.on_unique_conflict == "park",
+        in_pair=job.config.pair is not None,
         twin=twin_of(job),
         ddl_from=(job.config.pair.ddl_from or "") if job.config.pair is not None else "",
         why_not_back=why_not_back(job),

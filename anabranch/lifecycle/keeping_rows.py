@@ -17,7 +17,7 @@ from anabranch.apply.decided import process
 from anabranch.errors import ConfigError, TrailError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.joining_target import AtTarget
-from anabranch.lifecycle.parking import without_the_rest
+from anabranch.lifecycle.parking import DECIDE, without_the_rest
 from anabranch.lifecycle.replacing import unlike
 from anabranch.model.check_changes import as_at_source
 from anabranch.model.ids import TableId
@@ -27,7 +27,7 @@ from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.alone import alone
 from anabranch.view.opened import require_rows, source_of, store_of, target_of
-from anabranch.view.refusals import refuse_while_cut_over
+from anabranch.view.refusals import refuse_changed_job, refuse_while_cut_over
 from anabranch.view.running import CAPTURE, require_stopped
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ BY_HAND = (
     f" --from POSITION; or {RELOAD}"
 )
 OTHERWISE = f"alter the target's table to that, and say it again; or {RELOAD}"
+WHOLE = "it waits for a decision about a statement that drops or renames tables, behind which there are no rows to keep"
 GONE = "the trail does not reach back to its place"
 NOT_READ = "capture has read none of its rows behind that: {}"
 
@@ -83,6 +84,7 @@ def _found(job: JobView, store: TargetStore, table: TableId) -> Kept:
     name = job.config.name
     require_rows(job)
     refuse_while_cut_over(job)
+    refuse_changed_job(job)  # rows that are there were made as the file said before
     if not job.rules.includes(table):
         raise job.rules.not_replicated(table)
     if job.config.pair is not None:
@@ -94,6 +96,8 @@ def _found(job: JobView, store: TargetStore, table: TableId) -> Kept:
         _refuse_other_columns(job, state)
         return Kept((state,), None)
     place = _place(state)
+    if state is not None and state.facts.recreate:
+        raise _refused(job, table, f"its rows are as the job file said before: {state.reason}", RELOAD)
     if state is None or place is None or not (state.is_parked or state.is_resuming):
         raise _refused(job, table, *_why_no_place(job, table, state))
     group = _together(state, states, place)
@@ -152,6 +156,8 @@ def _refuse_lost(job: JobView, group: Sequence[TableState], states: Mapping[Tabl
         )
     with TrailReader(job.trail) as trail:
         for state in group:
+            if state.facts.asked is not None and trail.history.drops_at(state.facts.asked):
+                raise _refused(job, state.source, WHOLE, DECIDE)
             if why := _why_lost(trail, state, place):
                 raise _refused(job, state.source, why, BY_HAND)
 
@@ -194,6 +200,7 @@ def _go_on(job: JobView, store: TargetStore, group: Sequence[TableState], place:
         held.append(now)
     for one in held:
         if one.is_parked:
+            store.verifications.forget_verified(job.config.name, one.source)
             store.states.save_table(job.config.name, keep_rows(one, process()), one)
             reach("load.rows.kept")
 

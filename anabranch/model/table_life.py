@@ -440,7 +440,7 @@ def wait_for_load(state: TableState, reason: str, recreates: bool) -> TableState
     """Park a table that only a load brings in as the changed job file wants it. `recreates`: the target table must be
     created anew.
     """
-    facts = replace(state.facts, joins=False, resumes=None, parked_for=ParkedFor.OTHER)
+    facts = replace(state.facts, joins=False, resumes=None, stood=None, parked_for=ParkedFor.OTHER)
     facts = replace(facts, asked=None, decided=(), altering=None)
     return replace(park(state, reason), facts=replace(facts, recreate=recreates or facts.recreate))
 

@@ -12,14 +12,16 @@ from click.testing import CliRunner
 
 from anabranch import failpoints
 from anabranch.cli.load import load
-from anabranch.errors import ConfigError, StateError
+from anabranch.errors import ConfigError, JobChanged, StateError
 from anabranch.model.ddl_changes import DdlChange, Outcome
 from anabranch.model.ids import TableId
+from anabranch.model.verified import Verified
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.trail import retention
 from anabranch.trail.lock import OsLock
+from anabranch.view.opened import store_of
 from anabranch.view.running import RUN_LOCK
 from rigs.job_here import JobHere
 from rigs.scenario import Scenario
@@ -106,6 +108,14 @@ def streams(here: JobHere) -> None:
     here.stream(is_built=True)
     assert set(here.made.states().values()) == {"streaming"}, here.made.status()
     here.made.assert_identical("item", "other", "parent", "child")
+
+
+def note_verified(here: JobHere, *tables: str) -> None:
+    """Keep a result of `verify --watch` for each."""
+    with store_of(here.job) as store:
+        for name in tables:
+            found = Verified(TableId(here.made.schema, name), 1, 1, "identical", 1, ("", ""), 0, 0, 0, True)
+            store.verifications.note_verified(here.job.config.name, found)
 
 
 def in_the_way(here: JobHere, table: str, column: str) -> None:
@@ -208,10 +218,14 @@ def test_tables_that_were_parked_together_go_on_together_wherever_it_dies(here: 
     states = here.made.states()
     assert {t for t, state in states.items() if state == "parked"} == {"parent", "child"}
     out_of_the_way(here, "parent", "n")
+    note_verified(here, "parent", "child", "other")
     assert dies(lambda: here.job.keep_rows(name_of(here, "child")), place) == [place]
     assert here.made.states()["child"] == "parked", "the one that was asked for is the last"
     found = here.job.keep_rows(name_of(here, "child"))
     assert {table.name for table in found.tables} == {"parent", "child"}
+    with store_of(here.job) as store:
+        left = [one.source.name for one in store.verifications.verified(here.job.config.name)]
+    assert left == ["other"], "what was found of rows that are to change does not hold"
     streams(here)
 
 
@@ -328,6 +342,53 @@ def test_a_table_of_which_nobody_knows_the_rows_is_refused(here: JobHere) -> Non
     assert end is not None
     with pytest.raises(ConfigError, match="has no rows of it"):
         here.job.keep_rows(name_of(here, "unknown"))
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql")], indirect=True, ids=" to ".join)
+@pytest.mark.parametrize(
+    ("before", "now"), [('columns.drop = ["goes"]', ""), ("", 'where = "goes < 2"')], ids=["a column", "a condition"]
+)
+def test_rows_that_a_former_job_file_has_made_do_not_stay(here: JobHere, before: str, now: str) -> None:
+    """Neither once the file is taken over, nor before that."""
+    made, item = here.made, TableId(here.made.schema, "item")
+    file = f'[ddl]\naction = "apply"\n[[tables]]\nname = "{item}"\n'
+    made.write_job(file + before)
+    here.job.plan(execute=True)
+    if before:
+        here.load(item, recreate=True)
+    here.stream(is_built=True)
+    in_the_way(here, "item", "n")
+    made.source.execute("ALTER TABLE item ADD n INT", "INSERT INTO item VALUES (3, 'three', 3, 3)")
+    here.stream()
+    assert made.states()["item"] == "parked"
+    out_of_the_way(here, "item", "n")
+    assert here.job.plan_keep_rows(name_of(here))[0].after is not None, "by the file of then it could go on"
+    made.write_job(file + now)
+    with pytest.raises(JobChanged, match="the job file differs"):
+        here.job.keep_rows(name_of(here))
+    here.job.plan(execute=True)
+    assert made.states()["item"] == "parked" and "the job file was changed" in made.reason("item")
+    for keeps in (here.job.plan_keep_rows, here.job.keep_rows):
+        with pytest.raises(ConfigError, match=r"cannot keep its rows: .*the job file was changed"):
+            keeps(name_of(here))
+    assert here.job.names.table(item) not in retention.readers(here.job.trail)
+    made.write_job(file)
+    here.job.plan(execute=True)
+    here.load(item, recreate=True)
+    streams(here)
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql")], indirect=True, ids=" to ".join)
+def test_who_waits_in_front_of_being_dropped_is_told_to_decide(here: JobHere) -> None:
+    here.made.write_job('[ddl]\naction = "apply"\ndrop_table = "ask"\n')
+    here.made.source.execute("DROP TABLE other")
+    here.stream()
+    for keeps in (here.job.plan_keep_rows, here.job.keep_rows):
+        with pytest.raises(ConfigError, match="decision about a statement that drops or renames") as refused:
+            keeps(name_of(here, "other"))
+        assert "anabranch ddl approve" in refused.value.hint and "--from" not in refused.value.hint
+    (change,) = noted(here, "other")
+    assert here.made.states()["other"] == "parked" and change.outcome is Outcome.WAITING
 
 
 @pytest.mark.one_case("mysql to mariadb")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch import failpoints
-from anabranch.errors import StoppedByChange
+from anabranch.errors import ConfigError, StoppedByChange
 from anabranch.failpoints import FailpointReached
 from anabranch.model.checks import CheckVerdict
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
@@ -195,6 +195,18 @@ def test_a_column_that_stands_otherwise_stops_the_job(pair: Pair) -> None:
     back.source.database.execute("ALTER TABLE t DROP COLUMN c")
     out.here.apply()
     assert rows(out.target)[1][2] == 7
+
+
+@pytest.mark.parametrize("pair", [("mariadb", "mysql")], indirect=True, ids=" and ".join)
+def test_a_table_that_is_parked_in_a_pair_is_not_said_to_keep_its_rows(pair: Pair) -> None:
+    """Since no command lets it: what the other site has written meanwhile is not in the trail."""
+    out, _ = pair
+    out.source.database.execute("ALTER TABLE t ADD COLUMN c int NOT NULL")
+    carry(out)
+    (reason,) = parked(out)
+    assert "c is NOT NULL and has no default" in reason and "--keep-rows" not in reason
+    with pytest.raises(ConfigError, match="is a table of a pair"):
+        out.job.keep_rows(f"{out.source.schema}.t")
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -142,10 +142,11 @@ def test_who_gives_up_its_place_while_it_is_about_to_resume_stays_parked() -> No
 
 @pytest.mark.parametrize("step", ["wait_for_load", "take_out", "park", "give_up_place", "begin"])
 def test_who_needs_a_load_waits_for_no_decision(step: str) -> None:
-    state = at(Life.PARKED, FULL)
+    state = at(Life.PARKED, replace(FULL, stood=4))
     assert state is not None
     facts = getattr(table_life, step)(state, *ARGUMENTS.get(step, ())).facts
     assert (facts.asked, facts.decided) == (None, ())
+    assert facts.stood is None, "nor does it go on from a place with its rows"
     assert facts.altering is None or step in ("give_up_place", "begin")  # those follow a step that forgets it
 
 
