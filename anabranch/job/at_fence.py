@@ -2,8 +2,9 @@
 trail says has changed since.
 
 Of a table that has such a place, and of which nothing happened that the trail does not tell row by row, each changed row is
-compared by its key. Every other table is compared whole, and the note says why. What was done to the target by others since
-is seen by a whole comparison alone. What does not live here: the place (watched.py), the fence (`cutover/`).
+compared by its key. Every other table is compared whole, and the note says why: also one of which the trail loses a part
+meanwhile, since nobody holds it. What was done to the target by others since is seen by a whole comparison alone. What does
+not live here: the place (watched.py), the fence (`cutover/`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from anabranch.errors import NotCaughtUp, TrailCorrupt, TrailError
 from anabranch.job.verifying import beside_of, states_of, tables_of, verify
 from anabranch.job.watched import compared_as, looking, tells_all
 from anabranch.model.checks import CheckResult, CheckVerdict
@@ -43,9 +45,10 @@ if TYPE_CHECKING:
 
 CHECK = "cutover.verify"
 NAMED = 3  # tables that differ, in the error
-BEFORE = 600.0  # seconds for all passes before the fence: nobody waits for them
+BEFORE = 600.0  # seconds for all passes before the fence, shared by the tables: nobody waits for them
 PASSES = 8  # before the fence, each over what has changed since the one before it
 SHORT = 1.0  # seconds: what changes meanwhile is quick to compare at the fence
+UNDECIDED = "begin it again; anabranch verify JOB, beside the running job, says of what nobody can tell, and why"
 NO_RESULT = "verify --watch has not found it equal yet"
 ANEW = "it was loaded anew since verify --watch had looked at it"
 NO_PLACE = "of its last result by verify --watch no place of the trail is known"
@@ -119,25 +122,29 @@ class AtFence:
         beside = replace(beside_of(self.job), tells_all=True, extends=False)
         self._nearer = {}
         with closing(looking(self.job, Again, beside, passing=Filtering(self.spark))) as again:
-            again.until(time.monotonic() + BEFORE)
+            until = time.monotonic() + BEFORE
             for _ in range(PASSES):
                 began = time.monotonic()
-                if differing := self._come_nearer(again, choice.known):
+                if differing := self._come_nearer(again, choice.known, until):
                     return "; ".join(differing[:NAMED])
-                if again.is_over or time.monotonic() - began < SHORT:
+                if time.monotonic() >= until or time.monotonic() - began < SHORT:
                     break
         return ""
 
-    def _come_nearer(self, again: Again, tables: Sequence[Known]) -> list[str]:
-        """Compare what changed behind each table's place, which becomes one from before that. Returns what differs."""
+    def _come_nearer(self, again: Again, tables: Sequence[Known], until: float) -> list[str]:
+        """Compare what changed behind each table's place, which becomes one from before that. Returns what differs. Each table
+        has its share of the time up to `until`, so that a busy one leaves the others theirs."""
         nearest = [self._nearest(known) for known in tables]
         rest, differing = untouched(self.job, nearest), list[str]()
-        for known, near in zip(tables, nearest, strict=True):
-            source = known.one.table.source
+        for number, (known, near) in enumerate(zip(tables, nearest, strict=True)):
+            source, now = known.one.table.source, time.monotonic()
+            again.until(now + (until - now) / (len(tables) - number))
             place = None if source in rest or again.is_over else again.place(known.one)
             if place is None:
                 continue
-            (result,) = verify_since(again, [known.one], near.sequence, LIMIT_KEYS)
+            result = _changed_since(again, near)
+            if isinstance(result, str):
+                continue
             if result.differs:
                 differing.append(_differing(near, result))
             elif result.identical and place.sequence > near.sequence:
@@ -150,21 +157,22 @@ class AtFence:
         return known if found is None or found.known.sequence < known.sequence else found.known
 
     def at_fence(self, verifies: Verifies) -> AtTheFence:
+        """Compare both ends. Raises NotCaughtUp where nothing differs, and nobody can tell of all tables."""
         if verifies is Verifies.WHOLE:
-            return _told([], verify(self.job, self.spark, Wanted()), {})
+            return told(self.job.label, [], verify(self.job, self.spark, Wanted()), {})
         choice = chosen(self.job)
         since, left = self._since(choice.known)
         whole = {**choice.whole, **left}
         found = verify(self.job, self.spark, Wanted(), only=whole) if whole else Verification(())
-        return _told(since, found, whole)
+        return told(self.job.label, since, found, whole)
 
     def _since(self, tables: Sequence[Known]) -> tuple[list[Compared], dict[TableId, str]]:
-        """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why."""
+        """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why. Each
+        table has its own time: one that uses it up does not have the others compared whole."""
         found, left = list[Compared](), dict[TableId, str]()
         nearest = [self._nearest(known) for known in tables]
         rest, beside = untouched(self.job, nearest), replace(beside_of(self.job), tells_all=True)  # so they were chosen
         with closing(looking(self.job, Still, beside, passing=Filtering(self.spark))) as again:
-            again.until(time.monotonic() + beside.patience)
             for known, near in zip(tables, nearest, strict=True):
                 table = known.one.table
                 before = self._nearer[table.source].keys if near is not known else 0
@@ -172,23 +180,48 @@ class AtFence:
                     equal = TableResult(str(table.source), str(table.target), 0, 0, identical=True)
                     found.append(Compared(known, near, before, equal))
                     continue
-                (result,) = verify_since(again, [known.one], near.sequence, LIMIT_KEYS)
-                if result.identical or result.differs:
-                    found.append(Compared(known, near, before, result))
-                else:
+                again.until(time.monotonic() + beside.patience)
+                result = _changed_since(again, near)
+                if isinstance(result, str):
+                    left[table.source] = result
+                elif result.is_undecided:
                     left[table.source] = result.why
+                else:
+                    found.append(Compared(known, near, before, result))
         return found, left
 
 
+def _changed_since(again: Again, known: Known) -> TableResult | str:
+    """Compare a table's rows that changed behind its place; or say that the trail does not reach back to it any more."""
+    try:
+        (result,) = verify_since(again, [known.one], known.sequence, LIMIT_KEYS)
+    except TrailError as error:
+        return _lost(known.position, error)
+    return result
+
+
+def _lost(since: str, error: TrailError) -> str:
+    """Say that a part of the trail was removed meanwhile. Raises TrailCorrupt: that is no such thing."""
+    if isinstance(error, TrailCorrupt):
+        raise error
+    return f"the trail does not tell any more what changed since {since}: {error.message}"
+
+
 def untouched(job: JobView, tables: Sequence[Known]) -> set[TableId]:
-    """Return the tables of which the trail has nothing behind their place, by its descriptors alone."""
+    """Return the tables of which the trail has nothing behind their place, by its descriptors alone; none where it does not
+    reach back to all of these places any more."""
     if not tables:
         return set()
     parents, last, barrier = beside_of(job).parents, dict[str, int](), 0
     with TrailReader(job.trail, name="verify") as trail:
-        for ref in trail.descriptors(min(one.sequence for one in tables)):
-            barrier = ref.last_sequence if ref.has_barriers else barrier
-            last.update((name, ref.last_sequence) for name, _ in ref.tables)
+        try:
+            for ref in trail.descriptors(min(one.sequence for one in tables)):
+                barrier = ref.last_sequence if ref.has_barriers else barrier
+                last.update((name, ref.last_sequence) for name, _ in ref.tables)
+        except TrailCorrupt:
+            raise
+        except TrailError:
+            return set()
     found = set[TableId]()
     for each in tables:
         source = each.one.table.source
@@ -204,21 +237,25 @@ def plan(job: JobView) -> Iterator[CheckResult]:
     with closing(looking(job, Still, beside_of(job))) as again:
         for known in choice.known:
             table = str(known.one.table.source)
-            if (keys := _keys(again, known)) is None:
-                yield CheckResult(CHECK, CheckVerdict.OK, f"{table} is compared whole: {WHOLE}", table=table)
+            keys = _keys(again, known)
+            if isinstance(keys, str):
+                said = f"{table} is compared whole: {keys}"
             else:
                 said = f"{table} is compared by what changed since {known.position}: {keys:,} keys up to now"
-                yield CheckResult(CHECK, CheckVerdict.OK, said, table=table)
+            yield CheckResult(CHECK, CheckVerdict.OK, said, table=table)
     for name, why in sorted(choice.whole.items()):
         yield CheckResult(CHECK, CheckVerdict.OK, f"{name} is compared whole: {why}", table=str(name))
 
 
-def _keys(again: Again, known: Known) -> int | None:
-    """Return how many keys changed, some perhaps counted twice; None where the table has to be compared whole."""
-    if not again.can_find(known.one):
-        return None if again.has_changed(known.one, known.sequence) else 0
-    counts = [None if some is None else len(some) for some in again.changed(known.one, known.sequence)]
-    return None if None in counts else sum(count for count in counts if count)
+def _keys(again: Again, known: Known) -> int | str:
+    """Return how many keys changed, some perhaps counted twice; or why the table has to be compared whole."""
+    try:
+        if not again.can_find(known.one):
+            return WHOLE if again.has_changed(known.one, known.sequence) else 0
+        counts = [None if some is None else len(some) for some in again.changed(known.one, known.sequence)]
+    except TrailError as error:
+        return _lost(known.position, error)
+    return WHOLE if None in counts else sum(count for count in counts if count)
 
 
 def chosen(job: JobView) -> Choice:
@@ -271,30 +308,43 @@ def _in_trail(trail: TrailReader, text: str) -> Position | str:
     if not first <= place.sequence <= end:
         return f"the trail does not tell what changed since {text}: it reaches from {first} to {end}"
     # in front of the trail's first transaction: what the position was called stands nowhere any more
-    if first < place.sequence and trail.position_at(place.sequence) != place:
-        return f"the trail has another transaction at {text}"
-    return place
+    try:
+        is_other = first < place.sequence and trail.position_at(place.sequence) != place
+    except TrailError as error:
+        return _lost(text, error)
+    return f"the trail has another transaction at {text}" if is_other else place
 
 
-def _told(since: Sequence[Compared], found: Verification, why: Mapping[TableId, str]) -> tuple[str, dict[str, Any]]:
+def told(
+    job: str, since: Sequence[Compared], found: Verification, why: Mapping[TableId, str]
+) -> tuple[str, dict[str, Any]]:
+    """Return what differs, then what is undecided, and the facts. Raises NotCaughtUp where nothing differs and not all of it
+    could be told."""
     differing = [_differing(one.near, one.result) for one in since if not one.result.identical]
-    differing += [str(result) for result in found.tables if not result.identical]
+    differing += [str(result) for result in found.tables if result.differs]
+    undecided = [str(result) for result in found.tables if result.is_undecided]
+    if undecided and not differing:
+        said = _first(undecided)
+        raise NotCaughtUp(f"nobody can tell at the fence whether both ends are equal: {said}", job=job, hint=UNDECIDED)
     tables = [one.facts for one in since]
     reasons = {str(table): text for table, text in why.items()}
     for result in found.tables:
         rows = {"source": result.source, "rows_source": result.rows_source, "rows_target": result.rows_target}
         tables.append({**rows, **({"why": reasons[result.source]} if result.source in reasons else {})})
-    more = f"; and {len(differing) - NAMED} more tables" if len(differing) > NAMED else ""
     said = f"{len(found.tables)} tables compared whole"
     if since or why:
         keys = sum(one.result.rows_source for one in since)
         said += f", {len(since)} by the {keys} rows that changed since verify --watch, or the look before the fence"
-    return "; ".join(differing[:NAMED]) + more, {"tables": tables, "said": said}
+    return _first([*differing, *undecided]), {"tables": tables, "said": said}
+
+
+def _first(lines: Sequence[str]) -> str:
+    more = f"; and {len(lines) - NAMED} more tables" if len(lines) > NAMED else ""
+    return "; ".join(lines[:NAMED]) + more
 
 
 def _differing(since: Known, result: TableResult) -> str:
-    """Say what differs of a table, with the first key."""
+    """Say how much differs of a table. No key: it may be a name or an address."""
     counts = (("missing", result.missing), ("extra", result.extra), ("different", result.different))
     said = ", ".join(f"{count} {what}" for what, count in counts if count)
-    first = f" ({result.sample[0]})" if result.sample else ""
-    return f"{result.source}: {said}{first} of the {result.rows_source} rows that changed since {since.position}"
+    return f"{result.source}: {said} of the {result.rows_source} rows that changed since {since.position}"

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from anabranch.errors import ConfigError
+
 
 class Step(StrEnum):
     """The steps of a cut-over, in their order. BEGIN and ABORT are notes about the whole."""
@@ -49,8 +51,13 @@ class Verifies(StrEnum):
 
     @classmethod
     def of(cls, asked: bool | str) -> Verifies:
-        """Return what is asked for; True stands for all rows of all tables. Raises ValueError."""
-        return cls(asked) if isinstance(asked, str) else cls.WHOLE if asked else cls.NOT
+        """Return what is asked for; True stands for all rows of all tables. Raises ConfigError."""
+        if not isinstance(asked, str):
+            return cls.WHOLE if asked else cls.NOT
+        if asked not in list(cls):
+            words = f'"{cls.SINCE_WATCH}" or "{cls.WHOLE}", which True means as well'
+            raise ConfigError(f"verify={asked!r} is no way to compare both ends", hint=f"{words}; False for none")
+        return cls(asked)
 
     @classmethod
     def noted(cls, facts: Mapping[str, Any]) -> Verifies:

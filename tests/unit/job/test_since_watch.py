@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.errors import ConfigError, NotCaughtUp
+from anabranch.job.at_fence import told
 from anabranch.job.watched import compared_as
 from anabranch.model.cutover import Verifies
 from anabranch.model.datatype import Kind, LogicalType
@@ -17,6 +19,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.value_rules import ValueRules
 from anabranch.rows.net import TargetTable
 from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.touched import Parent
 
 NUMBER = LogicalType(Kind.INT32)
@@ -67,3 +70,21 @@ def test_a_cut_over_that_goes_on_compares_what_was_asked_for_by_either() -> None
     assert [Verifies.noted(one.facts) for one in Verifies] == [nothing, since, whole]
     assert Verifies.noted({"verify": True}) == whole, "as releases before have noted it"
     assert since.or_more(whole) == whole.or_more(nothing) == whole and nothing.or_more(since) == since
+
+
+def test_a_word_that_no_way_to_compare_has_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ConfigError, match="verify='watch'") as refused:
+        Verifies.of("watch")
+    assert '"since-watch" or "whole"' in str(refused.value.hint)
+
+
+PENDING = TableResult("shop.item", "public.item", 3, 3, False, pending=1, why="it changed")
+DIFFERENT = TableResult("shop.draft", "public.draft", 3, 3, False, missing=2)
+
+
+def test_what_nobody_can_tell_at_the_fence_is_no_difference() -> None:
+    with pytest.raises(NotCaughtUp, match=r"nobody can tell .* PENDING +shop.item .* it changed") as undecided:
+        told("shop", [], Verification((PENDING,)), {})
+    assert "--repair" not in str(undecided.value.hint)
+    differing, _ = told("shop", [], Verification((PENDING, DIFFERENT)), {})
+    assert differing.index("shop.draft") < differing.index("PENDING"), "what differs comes first"
