@@ -10,19 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from playwright.sync_api import ConsoleMessage, Page, Request, sync_playwright
 
 from anabranch.testing.chromium import find_chromium
 
-LOOKS = ((1280, 800, "light"), (390, 844, "dark"), (1280, 800, "dark"), (390, 844, "light"))
+WIDE, NARROW = (1280, 800), (390, 844)
+Look = tuple[tuple[int, int], Literal["light", "dark"]]
+# A page is loaded for the first of each width; colours alone change nothing that a page has done as it was loaded.
+LOOKS: tuple[Look, ...] = ((WIDE, "light"), (WIDE, "dark"), (NARROW, "dark"), (NARROW, "light"))
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 VIOLATIONS = """async options => (await axe.run(document, options)).violations.map(
     one => one.id + ": " + one.nodes.map(node => node.html + " " + node.failureSummary).join(" | "))"""
 # All that differs by width and by colours.
-NARROW = {
+BY_LOOK = {
     "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]}
 }
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, textarea"
@@ -65,23 +68,25 @@ class Window:
         self.seen.add(urlsplit(path).path)
 
     def look(self, path: str, ready: str = "main h1", code: int = 200, picture: str = "") -> None:
-        """Open a page wide and narrow, light and dark, and judge it there. `picture`: the name of one to keep, where
-        pictures are wanted; with its width, 1280 or 390."""
-        for width, height, scheme in LOOKS:
-            self.page.set_viewport_size({"width": width, "height": height})
-            self.page.emulate_media(color_scheme=scheme)
-            self.open(path, ready, code)
+        """Open a page wide and narrow, look at each in light and in dark, and judge it there. `picture`: the name of one to
+        keep, where pictures are wanted; with its width, 1280 or 390."""
+        for number, (size, scheme) in enumerate(LOOKS):
+            is_first = size not in [one for one, _ in LOOKS[:number]]
+            self._appear(size, scheme)
+            if is_first:
+                self.open(path, ready, code)
+                self.page.evaluate(AXE)
             wide = self.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, f"{path} is {wide} wide at {width}"
-            self.page.evaluate(AXE)
-            found = self.page.evaluate(VIOLATIONS, {} if (width, height, scheme) == LOOKS[0] else NARROW)
-            assert found == [], f"{path}, {width}, {scheme}:\n" + "\n".join(found)
-            is_first = (width, height, scheme) in LOOKS[:2]
-            if self._screenshots and is_first and picture.endswith(f"-{width}"):
+            assert wide <= size[0], f"{path} is {wide} wide at {size[0]}"
+            found = self.page.evaluate(VIOLATIONS, BY_LOOK if number else {})
+            assert found == [], f"{path}, {size[0]}, {scheme}:\n" + "\n".join(found)
+            if self._screenshots and is_first and picture.endswith(f"-{size[0]}"):
                 self._screenshots.mkdir(parents=True, exist_ok=True)
                 self.page.screenshot(path=self._screenshots / f"{picture}.png")
-        width, height, scheme = LOOKS[0]
-        self.page.set_viewport_size({"width": width, "height": height})
+        self._appear(*LOOKS[0])
+
+    def _appear(self, size: tuple[int, int], scheme: Literal["light", "dark"]) -> None:
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.page.emulate_media(color_scheme=scheme)
 
     def press(self, name: str, to: str = "", is_refused: bool = False) -> None:

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -36,14 +37,19 @@ READ_AT_START = (
     "PYTHONPATH",
 )  # of the environment, by modules as they are imported, and by Python
 LEFT_OUT = ("anabranch.demo", "anabranch.testing", "anabranch.__main__", "anabranch.trail.pack")
-# What modules import when they are asked.
+# What modules import when they are asked. Each that a command needs and that is missing here costs every command of a scenario.
 BESIDES = (
+    "encodings.idna",
+    "encodings.utf_8_sig",
+    "numpy.ma",
     "psycopg.types.json",
+    "pyarrow.acero",
     "pyarrow.dataset",
     "pyspark.sql",
     "rich.progress",
     "sqlglot",
     "sqlite3",
+    "structlog",
 )
 ROOM = 8192  # bytes of a command line
 # What a product at rest looks at now and then, a quick scenario's processes look at more often: the test waits for it.
@@ -92,13 +98,37 @@ class ForkedProcess:
 
 
 def start(
-    words: Sequence[str], environment: Mapping[str, str], out: Path, err: Path, *, is_quick: bool
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    out: Path,
+    err: Path,
+    given: Path | None = None,
+    *,
+    is_quick: bool,
 ) -> ForkedProcess:
-    """`anabranch WORDS`, its output going to these files."""
+    """`anabranch WORDS`, its output going behind what these files have; it reads from `given`."""
     server = _server(tuple(os.environ.get(name) for name in READ_AT_START))
-    child = server.fork([list(words), dict(environment), [str(out), str(err)], is_quick])
+    files = [str(out), str(err), *([str(given)] if given else [])]
+    child = server.fork([list(words), dict(environment), files, is_quick])
     child.let_go()
     return ForkedProcess(child)
+
+
+def run(
+    words: Sequence[str], environment: Mapping[str, str], given: str = "", seconds: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """`anabranch WORDS` to its end, as subprocess.run does it with text. Raises TimeoutExpired for one that goes on."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = [Path(directory) / name for name in ("out", "err", "given")]
+        files[2].write_text(given)
+        process = start(words, environment, *files, is_quick=False)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        out, err = (file.read_text() for file in files[:2])
+        return subprocess.CompletedProcess(["anabranch", *words], code, out, err)
 
 
 @cache
@@ -121,8 +151,10 @@ def _become(request: Any, alive: int) -> None:
     os.setsid()
     if outputs:
         os.close(alive)
-        for handle, file in enumerate(outputs, 1):
-            _be(handle, os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+        for handle, file in enumerate(outputs[:2], 1):
+            _be(handle, os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
+        for file in outputs[2:]:
+            _be(0, os.open(file, os.O_RDONLY))
     else:
         _be(0, alive)
     os.environ.clear()

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.transport.tls import Certificates
+from rigs import forked_commands
+from rigs.forked_commands import ForkedProcess
 
 PACKAGE = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
@@ -80,11 +82,16 @@ class Process:
 
     def __init__(self, *arguments: str | Path, folder: Path, prefix: tuple[str, ...] = ()) -> None:
         self.arguments, self.folder, self.prefix = [str(one) for one in arguments], folder, prefix
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def start(self, **environment: str) -> None:
+        """Start it as a fork (forked_commands.py); with a prefix Python starts it."""
         env = {**os.environ, "PYTHONPATH": str(PACKAGE), "ANABRANCH_HOME": str(self.folder / "home"), **environment}
-        with (self.folder / f"{self.arguments[0]}.log").open("ab") as log:
+        file = self.folder / f"{self.arguments[0]}.log"
+        if not self.prefix:
+            self.process = forked_commands.start(self.arguments, env, file, file, is_quick=False)
+            return
+        with file.open("ab") as log:
             command = [*self.prefix, sys.executable, "-m", "anabranch", *self.arguments]
             self.process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
 
@@ -104,8 +111,7 @@ class Process:
 def asked(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     env = {**os.environ, "PYTHONPATH": str(PACKAGE), **environment}
-    command = [sys.executable, "-m", "anabranch", *map(str, arguments)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    return forked_commands.run([str(one) for one in arguments], env)
 
 
 def status(file: Path) -> dict[str, Any]:

@@ -9,16 +9,16 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from anabranch.testing import faults
+from rigs import forked_commands
 from rigs.scenario import Running, wait_until
 
 
@@ -34,14 +34,14 @@ class Served:
     def __init__(self, environment: Mapping[str, str], log: Path, *arguments: str, port: int = 0) -> None:
         self.environment, self.url = dict(environment), f"http://127.0.0.1:{port or free_port()}"
         self.jobs: set[int] = set()  # pids that it has told of
-        command = (sys.executable, "-m", "anabranch", "serve", "--listen", self.url.removeprefix("http://"), *arguments)
-        self.process = Running(command, self.environment, log)
+        words = ("serve", "--listen", self.url.removeprefix("http://"), *arguments)
+        fork = partial(forked_commands.start, words, is_quick=False)
+        self.process = Running(("anabranch", *words), self.environment, log, fork)
         self.token = ""
 
     def command(self, *arguments: str, given: str = "") -> str:
         """Return what `anabranch …` prints, of this home."""
-        command = [sys.executable, "-m", "anabranch", *arguments]
-        ended = subprocess.run(command, env=self.environment, input=given, capture_output=True, text=True, check=False)
+        ended = forked_commands.run(arguments, self.environment, given)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout.strip()
 

@@ -36,7 +36,8 @@ appender.console.layout.pattern = %d %p %c{{1}}: %m%n%ex
 logger.app.name = {DEPLOY}
 logger.app.level = info
 """
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # three of these JVMs are idle: no threads for many cores
+# Masters and workers are idle, executors live for a minute: no threads for many cores, nothing that pays only later.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 PAGE = re.compile(r"Bound MasterWebUI to \S+, and started at (http://\S+)|started at (http://\S+)")
 

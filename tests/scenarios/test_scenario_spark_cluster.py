@@ -17,7 +17,7 @@ from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from rigs.scenario import Running, Scenario, wait_until
 from rigs.scenario_busy import busy
-from rigs.spark_cluster import SparkCluster
+from rigs.spark_cluster import JAVA_OPTIONS, SparkCluster
 
 PACKAGE = Path(anabranch.__file__).parent
 Make = Callable[..., Scenario]
@@ -48,6 +48,7 @@ class OnCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": JAVA_OPTIONS,
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": self.events.as_uri(),
             **{f"spark.executorEnv.{name}": value for name, value in variables.items()},

@@ -14,6 +14,7 @@ import pytest
 from anabranch.errors import ConfigError
 from anabranch.manager import secret_keys
 from anabranch.manager.secret_keys import RING_VARIABLE, VARIABLE, Keys
+from rigs import forked_commands
 
 SERVICE, OTHER = "anabranch", "another service"
 
@@ -31,17 +32,12 @@ class Machine:
             RING_VARIABLE: SERVICE,
         }
 
-    def run(self, *words: str, given: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", *words]
-        environment = self.environment | more
-        return subprocess.run(command, env=environment, input=given, capture_output=True, text=True, check=False)
-
     def put(self, text: str, service: str = SERVICE) -> None:
-        done = self.run("keyring", "set", service, secret_keys.RING_USER, given=text)
-        assert done.returncode == 0, done.stderr
+        command = [sys.executable, "-m", "keyring", "set", service, secret_keys.RING_USER]
+        subprocess.run(command, env=self.environment, input=text, capture_output=True, text=True, check=True)
 
     def secret(self, *words: str, given: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-        return self.run("anabranch", "secret", *words, given=given, **more)
+        return forked_commands.run(["secret", *words], self.environment | more, given)
 
     @property
     def file(self) -> Path:
