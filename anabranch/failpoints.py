@@ -119,6 +119,7 @@ POINTS = {
     "load.committed": "a chunk is committed, the driver does not know",
     "load.handover": "before a loaded table is handed over to the stream",
     "load.handed.over": "a loaded table is handed over, the driver goes on",
+    "load.rows.holding": "the trail is held again for parked tables that keep their rows, no state says so yet",
     "load.rows.held": "the trail is held again for a parked table that keeps its rows, it does not go on yet",
     "load.rows.kept": "a parked table goes on with its rows, others that were parked with it are not told yet",
     "load.vouched": "the trail is held for a table that streams without a load, the target does not say so yet",

@@ -100,7 +100,7 @@ class Altering:
 
     @property
     def _keeps_rows(self) -> bool:
-        """Whether a table that is parked in front of a change may go on from there with its rows."""
+        """Return whether a table that is parked in front of a change may go on from there with its rows."""
         return not (appending(self.writer) or self.progress.settings.in_pair)
 
     @property

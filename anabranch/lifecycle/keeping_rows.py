@@ -180,24 +180,26 @@ def _go_on(job: JobView, store: TargetStore, group: Sequence[TableState], place:
     """Hold the trail, and let the tables go on. Whoever finds some of them on the way can ask again."""
     before = retention.readers(job.trail)
     names = [job.names.table(one.source) for one in group]
+    held: list[TableState] = []
     try:
         for name in names:
             retention.hold(job.trail, name, place)
+        reach("load.rows.holding")
         _refuse_lost(job, group, store.states.tables(job.config.name), place)  # nobody has held it until now
-    except (ConfigError, TrailError) as error:
-        for name in names:
+        for one in group:
+            now = hold_place(one) if one.is_parked and one.facts.resumes is None else one
+            if now is not one:
+                store.states.save_table(job.config.name, now, one)
+            held.append(now)
+            if now is not one:
+                reach("load.rows.held")
+    except BaseException as error:  # also of a user who breaks it off: no state would tell for whom the trail is held
+        for name in names if not held else ():
             if name not in before:
                 retention.unregister(job.trail, name)
         if isinstance(error, TrailError):
             raise _refused(job, group[-1].source, GONE, BY_HAND) from error
         raise
-    held = []
-    for one in group:
-        now = hold_place(one) if one.is_parked and one.facts.resumes is None else one
-        if now is not one:
-            store.states.save_table(job.config.name, now, one)
-            reach("load.rows.held")
-        held.append(now)
     for one in held:
         if one.is_parked:
             store.verifications.forget_verified(job.config.name, one.source)

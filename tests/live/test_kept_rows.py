@@ -379,6 +379,20 @@ def test_rows_that_a_former_job_file_has_made_do_not_stay(here: JobHere, before:
 
 
 @pytest.mark.parametrize("here", [("mariadb", "postgresql")], indirect=True, ids=" to ".join)
+def test_a_trail_that_was_held_in_vain_is_let_go(here: JobHere) -> None:
+    """No state says that it is held, so that nobody else would let it go."""
+    in_the_way(here, "item", "n")
+    here.made.source.execute("ALTER TABLE item ADD n INT", "INSERT INTO item VALUES (3, 'three', 3, 3)")
+    here.stream()
+    out_of_the_way(here, "item", "n")
+    assert dies(lambda: here.job.keep_rows(name_of(here)), "load.rows.holding") == ["load.rows.holding"]
+    assert here.made.states()["item"] == "parked"
+    assert here.job.names.table(TableId(here.made.schema, "item")) not in retention.readers(here.job.trail)
+    here.job.keep_rows(name_of(here))
+    streams(here)
+
+
+@pytest.mark.parametrize("here", [("mariadb", "postgresql")], indirect=True, ids=" to ".join)
 def test_who_waits_in_front_of_being_dropped_is_told_to_decide(here: JobHere) -> None:
     here.made.write_job('[ddl]\naction = "apply"\ndrop_table = "ask"\n')
     here.made.source.execute("DROP TABLE other")

@@ -38,6 +38,7 @@ RARE = {
     "trail.encryption": "unit/trail/test_trail_encryption.py::test_a_kill_between_format_and_keys_begins_again",
     "trail.rekey": "unit/trail/test_trail_encryption.py::test_failpoints_of_another_key_leave_a_trail_that_is_read",
     "trail.rekey.wrapped": "unit/trail/test_trail_encryption.py::test_failpoints_of_another_key_leave_a_trail_that_is_read",
+    "load.rows.holding": "live/test_kept_rows.py::test_a_trail_that_was_held_in_vain_is_let_go",
     "load.rows.held": "live/test_kept_rows.py::test_tables_that_were_parked_together_go_on_together_wherever_it_dies",
     "load.rows.kept": "live/test_kept_rows.py::test_tables_that_were_parked_together_go_on_together_wherever_it_dies",
     "load.vouched": "live/test_vouched_tables.py::test_rule_05_a_new_job_begins_behind_a_backup_and_loads_the_rest",
