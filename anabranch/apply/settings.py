@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.contracts import Emptying
-from anabranch.model.column_changes import APPLY_ALL, ActionsOf
-from anabranch.model.datatype import LogicalType
+from anabranch.model.column_changes import APPLY_ALL, ActionsOf, WhyNotBack, nothing_known
 from anabranch.model.endpoint import USUAL, EndLimits
-from anabranch.model.schema import Column
 from anabranch.trail import retention
-
-WhyNotBack = Callable[[Column, LogicalType], str]
-
-
-def nothing_known(column: Column, type: LogicalType) -> str:
-    """Know nothing against a column."""
-    return ""
 
 
 @dataclass(frozen=True)

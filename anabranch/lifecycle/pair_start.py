@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.apply.settings import WhyNotBack, nothing_known
 from anabranch.errors import ConfigError, SourceUnavailable, TargetError
 from anabranch.lifecycle.beginning import pair_facts
 from anabranch.model.checks import CheckVerdict
+from anabranch.model.column_changes import WhyNotBack, nothing_known
 from anabranch.model.state import PAIR
 from anabranch.rules.standing_types import why_not_back as why
 from anabranch.view.identity import trail_uuid

@@ -17,6 +17,7 @@ from anabranch.model.index_changes import index_changes
 from anabranch.model.table_facts import KEEP_ROWS
 
 if TYPE_CHECKING:
+    from anabranch.model.datatype import LogicalType
     from anabranch.model.ids import TableId
     from anabranch.model.schema import Column, TableSchema
 
@@ -133,6 +134,14 @@ KEEPS_ROWS: Actions = {**DECISIONS[APPLY], ColumnChange.DROP: KEEP}
 
 ActionsOf = Callable[["TableId"], TableActions]
 """Returns the job file's words about a table of the source."""
+
+WhyNotBack = Callable[["Column", "LogicalType"], str]
+"""Says why a column of this type does not come back from the other site of a pair as it is; "": nothing speaks against it."""
+
+
+def nothing_known(column: Column, type: LogicalType) -> str:
+    """Know nothing against a column."""
+    return ""
 
 
 def FOLLOWS_NOTHING(table: TableId) -> frozenset[ColumnChange]:
