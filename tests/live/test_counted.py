@@ -161,7 +161,7 @@ def test_a_row_of_copy_that_the_line_loses_or_repeats_is_an_error(
             SourceError, match=rf"37 rows in the piece with \(id\) > \(3\) and <= \(40\), and {37 + more}"
         ):
             read(snapshot, ends.table, piece)
-        with pytest.raises(SourceError, match=f"1 rows in the rows of a key, and {1 + more} came"):
+        with pytest.raises(SourceError, match=f"1 rows in the rows of some keys, and {1 + more} came"):
             list(snapshot.lines_of(ends.table, COLUMNS, [{"id": "7"}], RULES))
         ends.line.restore()
         assert len(read(snapshot, ends.table)) == ROWS

@@ -183,6 +183,9 @@ def rows_are_found_by_their_keys(source: Source) -> None:
         lines = b"".join(reader.lines_of(schema, ("id", "word"), keys, RULES)).split(b"\n")[:-1]
         assert sorted(map(tuple, map(parse_line, lines))) == [("17", "w17"), ("5", "w5")]
         assert list(reader.lines_of(schema, ("id",), [], RULES)) == []
+        many = [{"id": str(number)} for number in range(2_500)]  # more than fit into a statement
+        lines = b"".join(reader.lines_of(schema, ("id",), many, RULES)).split(b"\n")[:-1]
+        assert sorted(map(int, lines)) == list(range(20))
 
 
 def columns_come_in_the_order_asked_for(source: Source) -> None:
