@@ -26,7 +26,10 @@ HISTORIES, DRAWN_FROM = 14, range(1, 20_001)
 # Targets of histories keep rows, nobody alters them by hand, and their trails stay where they are and are not encrypted: these
 # failpoints have tests of their own.
 ELSEWHERE = {"apply.appended", "ddl.replaced"}
-ELSEWHERE_ALL = ("attunity.", "changes.", "parcel.", "pump.", "store.", "trail.load.", "trail.rekey", "trail.replica.")
+ELSEWHERE_ALL = (
+    *("attunity.", "changes.", "load.rows.", "parcel.", "pump.", "store."),
+    *("trail.load.", "trail.rekey", "trail.replica."),
+)
 MEETABLE = [point for point in POINTS if point not in ELSEWHERE and not point.startswith(ELSEWHERE_ALL)]
 WITH_SPARK, FIRST_WITH_SPARK = 1, 9_001
 

@@ -23,7 +23,7 @@ from anabranch.testing.torture.waiting import AT_FAILPOINTS, asked
 
 
 def test_the_same_seed_draws_the_same_faults_and_some_hundred_draw_all() -> None:
-    drawn = {seed: draw_faults(seed, with_servers=True) for seed in range(1, 3601)}
+    drawn = {seed: draw_faults(seed, with_servers=True) for seed in range(1, 6001)}
     assert drawn == {seed: draw_faults(seed, with_servers=True) for seed in drawn}
     assert {len(faults) for faults in drawn.values()} == {1, 2, 3}
     every = [fault for faults in drawn.values() for fault in faults]
