@@ -81,10 +81,13 @@ def holder(directory: Path) -> Claim | None:
     return None if claim is None or claim.is_released or claim.has_died else claim
 
 
-def claimed(directory: Path, lease_s: float) -> Claim | None:
-    """Claim the next epoch. Returns None where somebody else was quicker."""
-    epochs = {*_epochs(directory), *(name.epoch for name in map(SegmentName.parse, os.listdir(directory)) if name)}
-    epoch, token = max(epochs, default=0) + 1, secrets.token_hex(8)
+def claimed(directory: Path, lease_s: float, behind: int) -> Claim | None:
+    """Claim the epoch after `behind`, which was the newest one when it was seen to be free. Returns None where somebody else
+    was quicker: whoever has a later one by now lives, and was not looked at."""
+    written = {name.epoch for name in map(SegmentName.parse, os.listdir(directory)) if name}
+    if max(_epochs(directory), default=0) != behind:  # looked at last: no later one has written what is in `written`
+        return None
+    epoch, token = max(written | {behind}) + 1, secrets.token_hex(8)
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     pid = os.getpid()
     claim = Claim(epoch, token, pid, socket.gethostname(), _place(), _started(pid), lease_s, now)

@@ -54,11 +54,12 @@ class Watch:
         self._at, self._unchanged = clock(), 0.0
         self._known: Claim | None = None
         self.has_moved = False  # its holder lives
+        self.epoch = 0  # the newest one when it was looked last
 
     def in_the_way(self) -> Claim | None:
         """Return the claim that is held by somebody, as far as can be told; None: the next epoch may be claimed."""
         epoch, claim = newest(self._directory)
-        now = self._clock()
+        self.epoch, now = epoch, self._clock()
         passed, self._at = min(max(now - self._at, 0.0), STRIDE_S), now
         if not epoch or (claim is not None and (claim.is_released or claim.has_died)):
             return None
@@ -113,7 +114,7 @@ class Lease:
         while True:
             with writing(f"the lease of the trail {directory}"):
                 found = watch.in_the_way()
-                taken = cls._of(directory, claimed(directory, lease_s)) if found is None else None
+                taken = cls._of(directory, claimed(directory, lease_s, watch.epoch)) if found is None else None
             if taken is not None:
                 return taken
             if found is not None and found.token != told:

@@ -235,10 +235,32 @@ def test_a_claim_that_was_decided_on_long_ago_is_given_up(trail: Path, monkeypat
         return linked(draft, path, text)
 
     monkeypatch.setattr(claims, "_linked", sleeps)
-    assert claims.claimed(trail, LONG) is None
+    assert claims.claimed(trail, LONG, 0) is None
     third[0].refuse_overtaken()
     assert newest(trail) == (3, third[0].claim)
     third[0].close()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_who_has_seen_a_claim_given_up_does_not_take_over_the_next_one(
+    trail: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two wait for a claim and see it given up: the quicker one has the next epoch, and the slower one waits for that."""
+    monkeypatch.setattr(lock, "_taken", lambda fd, how: True)
+    Lease.take(trail, LONG).close()
+    quicker, claimed = list[Lease](), claims.claimed
+
+    def slow(directory: Path, lease_s: float, behind: int) -> Claim | None:
+        monkeypatch.setattr(lease, "claimed", claimed)  # for the quicker one
+        quicker.append(Lease.take(trail, LONG))
+        return claimed(directory, lease_s, behind)
+
+    monkeypatch.setattr(lease, "claimed", slow)
+    with pytest.raises(TrailLocked):
+        Lease.take(trail, LONG, stop=lambda: bool(quicker))
+    quicker[0].refuse_overtaken()
+    assert newest(trail) == (2, quicker[0].claim)
+    quicker[0].close()
 
 
 def test_a_trail_under_the_lock_alone_is_not_shared_under_its_writer(
