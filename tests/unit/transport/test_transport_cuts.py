@@ -84,6 +84,15 @@ def test_what_is_announced_is_compared_with_the_limits_before_it_is_kept() -> No
         decoded(PREFIX.pack(b"\xabH", 1, 0, 6, 0, 0) + b"[" * 6)
 
 
+def _readable(*sockets: socket.socket) -> list[socket.socket]:
+    """Return those that have something within a moment. A process of many tests has more descriptors than `select` takes."""
+    poll = select.poll()
+    for one in sockets:
+        poll.register(one, select.POLLIN)
+    ready = {handle for handle, _ in poll.poll(50)}
+    return [one for one in sockets if one.fileno() in ready]
+
+
 class CuttingProxy:
     """Passes connections on, and cuts the n-th one after so many bytes of the way there."""
 
@@ -97,7 +106,7 @@ class CuttingProxy:
 
     def _run(self) -> None:
         while not self.ends:
-            if not select.select([self.listener], [], [], 0.05)[0]:
+            if not _readable(self.listener):
                 continue
             here, _ = self.listener.accept()
             # Either side may reset its connection; the listener has to live on, or who connects waits without an end.
@@ -106,7 +115,7 @@ class CuttingProxy:
 
     def _pass(self, here: socket.socket, there: socket.socket, left: int | None) -> None:
         while not self.ends:
-            for one in select.select([here, there], [], [], 0.05)[0]:
+            for one in _readable(here, there):
                 data = one.recv(65536 if one is there or left is None else min(65536, left))
                 if not data:
                     return
