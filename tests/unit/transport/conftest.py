@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -96,6 +97,12 @@ class Way:
         node = Node(Server(sockets, secured, allowed, serve, ends.is_set), sockets[0].getsockname()[1], ends)
         self.nodes.append(node)
         return node
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_descriptors() -> None:
+    """Close what former tests have left to the collector: links wait by `select`, which takes no descriptor above 1,023."""
+    gc.collect()
 
 
 @pytest.fixture
