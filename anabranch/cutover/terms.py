@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 Verified = tuple[str, Mapping[str, Any]]
-"""What differs, "" for nothing, and facts for the note."""
+"""Holds what differs, "" for nothing, and facts for the note."""
 
 
 class Comparing(Protocol):

@@ -45,7 +45,7 @@ class Ends:
     cut: Cut
 
     def compared(self, verifies: Verifies = Verifies.SINCE_WATCH) -> dict[str, str]:
-        """What the comparison says of each table while row 1 of both is wrong at the target: "" that it is equal; or that it
+        """Return the verdict on each table while row 1 of both is wrong at the target: "" for an equal one; or that it
         differs, and why it was compared whole."""
         with self._wrong(), without_spark() as spark:
             differing, facts = AtFence(self.cut.here.job, spark).at_fence(verifies)
@@ -85,7 +85,7 @@ def watched(cut: Cut, *names: str, sample: float | None = None) -> dict[str, Ver
 
 
 def how(cut: Cut) -> dict[str, Mapping[str, Any]]:
-    """What the last cut-over says of each table that it compared."""
+    """Return the facts that the last cut-over has noted of each table that it compared."""
     tables = cut.here.job.cutover_status().cutover.facts(Step.VERIFY).get("tables", ())
     return {TableId.parse(one["source"]).name: one for one in tables}
 

@@ -1,4 +1,4 @@
-"""What stops a job to a Kafka is told with its place and with what mends it: made on purpose at brokers of its own.
+"""Checks that a job to a Kafka says where it was stopped and what mends it: made on purpose at brokers of its own.
 
 What does not live here: who may enter (test_kafka_secured.py), messages that a broker refuses (test_kafka_appender.py), a
 registry (unit/connectors/test_kafka_registry_contract.py).

@@ -129,7 +129,7 @@ def out_of_the_way(here: JobHere, table: str, column: str) -> None:
 
 @pytest.mark.one_case("mariadb to postgresql")
 def test_a_table_whose_target_could_not_be_altered_goes_on_from_there(here: JobHere) -> None:
-    """With what was written behind the change and meanwhile, further changes among it, and without a load."""
+    """Bring the table what was written behind the change and meanwhile, further changes among it, without a load."""
     made = here.made
     in_the_way(here, "item", "n")
     made.source.execute(

@@ -153,8 +153,8 @@ def test_a_wrong_key_and_one_that_is_gone_are_said_once(paths: tuple[Path, Path,
 def test_no_bit_of_a_file_changes_also_where_a_manifest_is_made_for_it(
     paths: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
-    """As it stands it has another digest; with a manifest that fits it is not the one that was sealed. The same manifest is
-    taken by who has no key, whose reader refuses the frame then."""
+    """Flip a bit of each file: its digest differs, and a manifest made to fit is not the one that was sealed. An import without
+    the key takes such a manifest, and its reader refuses the frame then."""
     _, out, copy = paths
     names = [path for folder in out.iterdir() for path in folder.rglob("*") if path.is_file()]
     for path in names:
@@ -438,7 +438,7 @@ def test_signed_and_encrypted(writer: TrailWriter, tmp_path: Path) -> None:
 
 
 def test_a_trail_between_jobs_has_its_keys_beside_it(paths: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    """What is noted beside a copy is a place of a key, never a key, and stays when another job notes its own."""
+    """Note beside a copy where its key is, never the key; the note stays when another job notes its own."""
     _, out, copy = paths
     take_in(out, copy, trail_keys=[key(tmp_path)])
     noted = json.loads((tmp_path / ".copy.encryption.json").read_text())
