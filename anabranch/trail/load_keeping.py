@@ -145,7 +145,7 @@ def _held(readers: dict[str, Registered]) -> Iterator[int]:
 
 
 def _since(trail: Path, load: StoredLoad) -> float | None:
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # it was removed in this moment
         return os.stat(trail / load.folder / MANIFEST).st_mtime
     return None
 

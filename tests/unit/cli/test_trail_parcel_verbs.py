@@ -89,7 +89,6 @@ def test_an_encrypted_trail_goes_by_its_job_and_is_opened_by_the_key_that_is_giv
     home: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it nobody has opened a parcel, which is said; a key that is another's is refused, with one message."""
-    pytest.importorskip("cryptography")
     trail, out = home / "shop/trail", home / "out"
     key, other = home / "one.key", home / "other.key"
     for number, path in enumerate((key, other)):

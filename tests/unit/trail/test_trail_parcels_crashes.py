@@ -48,7 +48,6 @@ def test_an_export_that_is_killed_goes_on_with_the_same_parcels(open_writer, tmp
 @pytest.mark.parametrize("point", [name for name in POINTS if name.startswith("parcel.")])
 def test_parcels_of_an_encrypted_trail_are_as_whole_after_a_kill(open_writer, tmp_path, point):
     """Kill the export, then the import: each goes on with what it had, and no file has a row in plain text."""
-    pytest.importorskip("cryptography")
     trail, out, copy = paths = tmp_path / "trail", tmp_path / "out", tmp_path / "copy"
     key = tmp_path / "one.key"
     key.touch(mode=0o600)

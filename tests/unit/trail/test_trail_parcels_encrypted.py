@@ -28,8 +28,6 @@ from anabranch.trail.writer import TrailWriter
 from rigs.parcels import changed, export, flip, rows_of, same, take_in, write
 from rigs.trail_loads import a_load
 
-pytest.importorskip("cryptography")
-
 OpenWriter = Callable[..., TrailWriter]
 SECRET = b"a-value-nobody-else-has"
 PLAINTEXT = (b"note 3/1", b"note 12/", b"large 7", SECRET)

@@ -197,7 +197,7 @@ def out_of_sync(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
     """Return why partitions of these topics take no messages for now: what the cluster does not say is no reason."""
     client, limit, found = administrator(endpoint), min(ASKED_S, patience(endpoint)), list[str]()
     for name, one in client.describe_topics(TopicCollection(list(names)), request_timeout=limit).items():
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # of a topic that the cluster does not describe: no reason then
             told: Any = one.result()
             settings = _measured(client, FoundTopic(name, str(told.topic_id), len(told.partitions)), limit).settings
             wanted = int(settings.get(IN_SYNC, 1))
