@@ -399,11 +399,14 @@ class DefinitionKeeper:
             else:
                 self._ahead[table] = ahead if ahead and not self._is_before(ahead[0], at) else (found.after, now)
 
-    def look_ahead(self) -> None:
+    def look_ahead(self, found: SourceDefinitions | None = None) -> None:
         """Note tables whose keys act otherwise at the source than in the trail, where the log may tell of it further on. What
-        was noted before the log was opened again is forgotten: the server may be another one."""
+        was noted before the log was opened again is forgotten: the server may be another one.
+
+        `found`: what that server had just before; where no key acts otherwise there, it is not asked once more. A user who
+        may not see all keys was told too few of them: that tells of a difference that is none, and never hides one."""
         self._ahead.clear()
-        if not isinstance(self.source.dialect, BuiltDialect):
+        if not isinstance(self.source.dialect, BuiltDialect) or (found and not self._any_acts_otherwise(found)):
             return
         if (found := self._definitions()) is None:
             return
@@ -411,6 +414,12 @@ class DefinitionKeeper:
             now = found.tables.get(table)
             if now and built.acts_otherwise(schema, now) and built.is_of_building(schema, now, self.follows(table)):
                 self._ahead[table] = (found.after, now)
+
+    def _any_acts_otherwise(self, found: SourceDefinitions) -> bool:
+        in_force = self.trail.history.in_force()
+        return any(
+            table in in_force and built.acts_otherwise(in_force[table], now) for table, now in found.tables.items()
+        )
 
     def park_untold(self, at: LogMark) -> Chunk | None:
         """Return a chunk that parks tables that were noted as ahead of the log, and of which no statement has told up to `at`,

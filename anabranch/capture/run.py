@@ -152,10 +152,10 @@ class Capture:
                 log.get().info("capture_follows", after=str(end.position), decoder=self.reader.decoder)
                 self.watcher.follows(self.reader.decoder)
                 reach("capture.following")
-                self._take_over(self.reader.identity())
+                is_same = self._take_over(self.reader.identity())
                 self._note_cascades()
-                self._park_unlogged(unlogged)
-                self.keeper.look_ahead()
+                self._park_unlogged(unlogged.tables)
+                self.keeper.look_ahead(unlogged.found if is_same else None)
                 self._look_for_newcomers()
                 self._follow()
             except SourceUnavailable as lost:
@@ -215,18 +215,20 @@ class Capture:
         with closing(self.source.catalog()) as catalog:
             self.trail.note_cascades(catalog.log.logs_cascades())
 
-    def _take_over(self, identity: str) -> None:
-        """Adopt another server as the source: its log was opened, so it contains ours (K18).
+    def _take_over(self, identity: str) -> bool:
+        """Adopt another server as the source: its log was opened, so it contains ours (K18). Return whether it is the same.
 
         Happens at a start, and where the name leads to another server after the connection was lost.
         """
-        if identity != self.followed:
-            self.refuse_switch(self.followed, identity)
-            log.get().warning("source_switched", before=self.followed, now=identity)
-            self.trail.adopt_identity(identity)
-            self.newcomers.forget()
-            self.replaced.forget()
-            self.followed = identity
+        if identity == self.followed:
+            return True
+        self.refuse_switch(self.followed, identity)
+        log.get().warning("source_switched", before=self.followed, now=identity)
+        self.trail.adopt_identity(identity)
+        self.newcomers.forget()
+        self.replaced.forget()
+        self.followed = identity
+        return False
 
     def _place(self) -> LogMark:
         """Return the place behind all that was appended. What no flush has published yet, the next one publishes; it is

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 
-from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
+from anabranch.capture.begin import CHANGES_ROWS, SourceDefinitions, mark_of, read_definitions
 from anabranch.contracts import LogReader, SourceConnector
 from anabranch.errors import LogLost
 from anabranch.model.column_changes import FOLLOWS_NOTHING, Follows, as_rows_tell
@@ -23,6 +24,14 @@ from anabranch.rows.log_items import LogStatement
 REASON = "its definition changed at the source, and no statement of the log says so"
 
 
+@dataclass(frozen=True)
+class Unlogged:
+    """`tables`: those that were altered. `found`: what the source has of all of them, where none differs."""
+
+    tables: list[TableId]
+    found: SourceDefinitions | None = None
+
+
 def altered_unlogged(
     source: SourceConnector,
     reader: LogReader,
@@ -30,8 +39,8 @@ def altered_unlogged(
     in_force: Mapping[TableId, TableSchema],
     stop: Callable[[], bool],
     told: Follows = FOLLOWS_NOTHING,
-) -> list[TableId]:
-    """Return tables of `in_force` that were altered without a statement in the log behind `after`. [] if `stop` says
+) -> Unlogged:
+    """Return tables of `in_force` that were altered without a statement in the log behind `after`. None if `stop` says
     so. `told`: returns the kinds of changes that a table's rows tell of.
 
     The log is read only where a definition differs, until each difference is explained; it has to be opened again
@@ -45,13 +54,13 @@ def altered_unlogged(
             now[table] = as_rows_tell(in_force[table], schema, kinds)
     changed = [table for table, schema in in_force.items() if table not in now or not schema.reads_like(now[table])]
     if not changed:
-        return []
+        return Unlogged([], found)
     left = set(changed)
     for table in _named(source, reader, after, found.after, changed, stop):
         left.discard(table)
         if not left:
             break
-    return [] if stop() else [table for table in changed if table in left]
+    return Unlogged([] if stop() else [table for table in changed if table in left])
 
 
 def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:

@@ -36,6 +36,8 @@ FORMER: Mapping[tuple[str, str], str] = {
     ("types", "vector"): TARGET,
 }
 
+_models: dict[type[Options], type[BaseModel]] = {}
+
 
 @dataclass
 class Settled:
@@ -126,7 +128,13 @@ def owners(key: str) -> list[str]:
 
 
 def model_of(kind: type[Options]) -> type[BaseModel]:
-    """Return a model that checks options as every other section is checked."""
+    """Return a model that checks options as every other section is checked; it is made once, which takes a millisecond."""
+    if kind not in _models:
+        _models[kind] = _made(kind)
+    return _models[kind]
+
+
+def _made(kind: type[Options]) -> type[BaseModel]:
     hints = get_type_hints(kind)
     made = {one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(kind)}
     with warnings.catch_warnings():
@@ -134,6 +142,13 @@ def model_of(kind: type[Options]) -> type[BaseModel]:
         warnings.filterwarnings("ignore", message='Field name "(json|schema)"')
         model: type[BaseModel] = create_model(kind.__name__, __config__=Section.model_config, **made)  # type: ignore[call-overload]  # names and types are data here
     return model
+
+
+def build_models() -> None:
+    """Build the validators of all options, for forks of this process to share, as build_sections does for sections."""
+    for role in (SOURCE, TARGET):
+        for kind in classes(role):
+            model_of(kind).model_rebuild()
 
 
 def keys(kind: type[Options]) -> tuple[str, ...]:

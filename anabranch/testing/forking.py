@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from anabranch.config.options import build_models
 from anabranch.config.section import build_sections
 
 LONGEST_REQUEST = 1 << 16
@@ -136,6 +137,7 @@ def import_all(modules: Iterable[str]) -> None:
     for module in modules:
         import_module(module)
     build_sections()
+    build_models()
     gc.collect()
     gc.freeze()  # so that children share what is never touched
 

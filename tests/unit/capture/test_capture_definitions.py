@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.capture.begin import SourceDefinitions
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.source.capture import MemoryOrder, mark
 from anabranch.connectors.mysql.source.statements import MysqlDialect
@@ -297,6 +298,20 @@ def test_rule_19_21_a_key_that_is_gone_again_parks_nothing(keep: Callable) -> No
     keeper.look_ahead()
     keeper.source.now[now.id] = table("orders")
     assert keeper.park_untold(mark("server", 8)) is None
+
+
+def test_rule_19_21_at_a_start_what_was_just_read_is_read_again_only_where_keys_act_otherwise(
+    keep: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = keep(table("orders"), table("other"))
+    just_read = SourceDefinitions(dict(keeper.source.now), HERE, HERE)
+    with monkeypatch.context() as unasked:
+        unasked.setattr(Source, "tables", None)
+        keeper.look_ahead(just_read)
+    now = with_keys(table("orders"), Action.CASCADE)
+    keeper.source.now[now.id] = now
+    keeper.look_ahead(replace(just_read, tables=dict(keeper.source.now)))
+    assert barriers(keeper.park_untold(mark("server", 8))) == [(BarrierKind.PARK, "orders")]
 
 
 def test_rule_19_21_what_is_not_ahead_is_not_noted_at_a_start(keep: Callable) -> None:

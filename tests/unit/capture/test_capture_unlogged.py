@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.capture.unlogged import altered_unlogged
+from anabranch.capture.unlogged import Unlogged, altered_unlogged
 from anabranch.connectors.memory.database import Database, database, forget
 from anabranch.connectors.memory.source import MemorySource
 from anabranch.connectors.memory.source.capture import MemoryLog, mark
@@ -57,7 +57,7 @@ def altered(shop: Database, *tables: TableId, reads: int = 1 << 30) -> tuple[lis
     source = MemorySource(Endpoint("memory", "", 0, "", "", shop.name))
     then = {table: definition(table, "int") for table in tables}
     found = altered_unlogged(source, reader, mark(shop.identity, 0), then, lambda: reader.reads >= reads)
-    return found, reader.reads
+    return found.tables, reader.reads
 
 
 def test_rule_19_the_log_is_read_until_each_table_is_explained(shop: Database) -> None:
@@ -67,3 +67,12 @@ def test_rule_19_the_log_is_read_until_each_table_is_explained(shop: Database) -
 
 def test_looking_for_unlogged_changes_can_be_stopped(shop: Database) -> None:
     assert altered(shop, A, B, reads=5) == ([], 5)
+
+
+def test_what_the_source_has_is_told_where_no_table_differs(shop: Database) -> None:
+    source, place = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), mark(shop.identity, 0)
+    same = {table: definition(table, "bigint") for table in (A, B)}
+    found = altered_unlogged(source, MemoryLog(shop), place, same, lambda: False)
+    assert found.tables == [] and found.found is not None and set(found.found.tables) == {A, B}
+    other = same | {A: definition(A, "int")}
+    assert altered_unlogged(source, MemoryLog(shop), place, other, lambda: False) == Unlogged([])

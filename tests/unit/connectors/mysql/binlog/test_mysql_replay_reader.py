@@ -50,7 +50,8 @@ def played(recording: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
 
         def dump(endpoint: Endpoint, server_id: int, place: Place) -> Played:
             reader.places.append(place)
-            return Played(list(found.blocks(size)), pause)
+            reader.played = Played(list(found.blocks(size)), pause)
+            return reader.played
 
         monkeypatch.setattr(capture, "Dump", dump)
         reader.start(LogMark("", found.resume), found.tables.get)
@@ -61,10 +62,11 @@ def played(recording: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
 
 
 def items(reader: BinlogReader, reads: int = 2000) -> list[object]:
+    """Read so often, and on until all was played: how much one read takes in depends on the time that it has."""
     found = []
-    for _ in range(reads):
-        item = reader.read(0.0)
-        if item is not None:
+    while reads:
+        reads = max(reads - 1, 50 if reader.played.blocks else 0)
+        if (item := reader.read(0.0)) is not None:
             found.append(item)
     return found
 
