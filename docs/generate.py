@@ -235,6 +235,9 @@ def _kind(field: dict[str, Any]) -> str:
         return "whole number" + (f", {low} to {high}" if high else f", {low} or more" if low is not None else "")
     if "$ref" in choice.get("items", {}):
         return "list of tables"
+    inside = choice.get("additionalProperties")
+    if isinstance(inside, dict) and inside.get("type") == "integer":
+        return f"table of {_kind(inside)}".replace("number", "numbers")
     names = {
         "string": "text",
         "number": "number",

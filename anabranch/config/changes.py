@@ -19,7 +19,7 @@ class _Stored:
     """Place of an option in a stored definition, and its value in a job that ran before it was stored."""
 
     path: tuple[str, ...]
-    before: str | bool
+    before: str | bool | None
 
 
 # Options that were stored before connectors owned them stay where the release before looks for them. An option that a database
@@ -34,6 +34,7 @@ _STORED: Mapping[tuple[str, str], _Stored] = {
     (TARGET, "composites"): _Stored((OPTIONS, TARGET, "composites"), "text"),
     (TARGET, "mode"): _Stored((OPTIONS, TARGET, "mode"), "table"),
     (TARGET, "transactions"): _Stored((OPTIONS, TARGET, "transactions"), ""),
+    (TARGET, "table_partitions"): _Stored((OPTIONS, TARGET, "table_partitions"), None),
     (TARGET, "schema_changes"): _Stored((OPTIONS, TARGET, "schema_changes"), False),
 }
 

@@ -135,7 +135,7 @@ def model_of(kind: type[Options]) -> type[BaseModel]:
 
 
 def _made(kind: type[Options]) -> type[BaseModel]:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)  # with bounds of what stands in a table
     made = {one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(kind)}
     with warnings.catch_warnings():
         # A key may be called `json` or `schema`; they hide deprecated methods of pydantic that nobody here calls.

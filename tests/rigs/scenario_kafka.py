@@ -146,7 +146,9 @@ def _messages(kafka: Server, places: Mapping[Place, int], ends: Mapping[Place, i
         if message is None:
             continue
         place = (message.topic(), message.partition())
-        if message.error() is None:
+        if message.error() is None and message.offset() >= ends[place]:  # committed since the ends were asked for
+            left.discard(place)
+        elif message.error() is None:
             found.append(message)
         elif message.error().code() == KafkaError._PARTITION_EOF and message.offset() >= ends[place]:
             left.discard(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,16 @@ from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.config.url import parse_url
 from anabranch.connectors.kafka.connection import settings
 from anabranch.connectors.kafka.target.formats import format_for
-from anabranch.connectors.kafka.target.names import LONGEST, WantedTopic, topic_name, wanted_topics, why_not
+from anabranch.connectors.kafka.target.names import (
+    LONGEST,
+    WantedTopic,
+    topic_name,
+    unknown_tables,
+    wanted_topics,
+    why_not,
+)
 from anabranch.connectors.kafka.target.names import refused as refused_names
-from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.options import USUAL, KafkaTargetOptions
 from anabranch.connectors.kafka.target.typemap import KafkaTypes
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
@@ -71,6 +79,20 @@ def test_one_topic_of_the_whole_job_may_be_told_of_transactions_too() -> None:
     assert len(list(refused_names(KafkaTargetOptions(transactions="a.d"), "copy", [TableId("a", "d")]))) == 1
 
 
+def test_tables_have_partitions_of_their_own() -> None:
+    tables = [TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "c d")]
+    options = KafkaTargetOptions(
+        partitions=2, table_partitions={"shop.b": 7, 'shop."c d"': 1}, topic="{schema}-{table}"
+    )
+    assert [one.partitions for one in wanted_topics(options, "copy", tables).values()] == [2, 7, 1]
+    assert not unknown_tables(options, tables) and not unknown_tables(options, []) and not unknown_tables(USUAL, tables)
+    assert unknown_tables(options, tables[:1]) == (
+        '[target.options] table_partitions names shop."c d", shop.b; the job has shop.a'
+    )
+    many = [TableId("shop", f"t{number:02}") for number in range(12)]
+    assert unknown_tables(options, many).endswith("shop.t08, shop.t09, …")
+
+
 def test_changed_definitions_have_a_topic_of_the_jobs_name() -> None:
     tables = [TableId("copy", "a")]
     told = KafkaTargetOptions(format="debezium", schema_changes=True, partitions=3)
@@ -90,6 +112,7 @@ def test_changed_definitions_have_a_topic_of_the_jobs_name() -> None:
     [
         ({"mode": "single"}, "{schema} and {table} in it"),
         ({"mode": "single", "topic": "all", "partitions": 2}, "one partition, partitions is 2"),
+        ({"mode": "single", "topic": "all", "table_partitions": {"a.b": 2}}, "table_partitions is about tables"),
         ({"mode": "single", "topic": "all", "format": "avro", "registry": "http://r:8081"}, "not with mode"),
         ({"mode": "single", "topic": "all", "format": "protobuf", "registry": "http://r:8081"}, "not with mode"),
         ({"format": "protobuf"}, "with no registry"),
@@ -152,6 +175,13 @@ def test_a_job_to_a_kafka_keeps_changes_under_the_names_of_its_rules(tmp_path: P
     more = load(tmp_path, JOB + "[target.options]\npartitions = 4\n")
     (change,) = describe_change(config.fingerprint(), more.fingerprint())
     assert "partitions" in change.what, "keys are where they are"
+    stored = json.loads(json.dumps(config.fingerprint()))
+    one = load(tmp_path, JOB + '[target.options]\ntable_partitions = { "sales.orders" = 4 }\n')
+    (change,) = describe_change(stored, one.fingerprint())
+    assert str(change) == "[target.options] table_partitions: was absent, is sales.orders = 4"
+    assert not describe_change(json.loads(json.dumps(one.fingerprint())), one.fingerprint())
+    del stored["options"]["target"]["table_partitions"]  # as a release before this one stored it
+    assert not describe_change(stored, config.fingerprint())
 
 
 @pytest.mark.parametrize(
@@ -164,6 +194,9 @@ def test_a_job_to_a_kafka_keeps_changes_under_the_names_of_its_rules(tmp_path: P
         (JOB + '[apply]\non_error = "park"\n', 'on_error = "park" beside'),
         (JOB.replace("mysql://a@127.0.0.1", "kafka://a"), "cannot be a source"),
         (JOB + '[target.options]\ncompression = "brotli"\n', "compression"),
+        (JOB + '[target.options]\ntable_partitions = { "a.b" = 0 }\n', "a.b"),
+        (JOB + '[target.options]\ntable_partitions = { "a.b" = "4" }\n', "a.b"),
+        (JOB + "[target.options]\ntable_partitions = {}\n", "table_partitions"),
     ],
 )
 def test_what_goes_with_rows_alone_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing
 from anabranch.connectors.kafka.target.formats import refuse_options
-from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
+from anabranch.connectors.kafka.target.names import UNKNOWN, WantedTopic, refused, unknown_tables, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import TOPIC, Key, Value, noted_elsewhere
 from anabranch.connectors.kafka.target.topics import (
@@ -38,8 +38,11 @@ OTHERS = (
 SHARED = (
     "take other names ([target.options] topic); or, if that job is no more, remove it: anabranch drop JOB --execute"
 )
-FEW = "add partitions to it; or say [target.options] partitions, which moves keys to other partitions than they had"
-MANY = "delete them, or say so in the job file ([target.options] partitions)"
+FEW = (
+    "add partitions to it; or say fewer in the job file ([target.options] partitions, table_partitions), where no key is in "
+    "the topic yet"
+)
+MANY = "delete them, or say so in the job file ([target.options] partitions, table_partitions)"
 
 
 @dataclass
@@ -126,7 +129,7 @@ def shared_words(shared: Mapping[str, str]) -> list[str]:
 
 def too_few(topic: FoundTopic, wanted: WantedTopic) -> str:
     """Return the words for a topic that lacks partitions: keys would be in others than the job file's number says."""
-    return f"topic {topic.name} has {topic.partitions} partitions, [target.options] partitions is {wanted.partitions}"
+    return f"topic {topic.name} has {topic.partitions} partitions, the job file says {wanted.partitions}"
 
 
 def has_more(topic: FoundTopic, wanted: WantedTopic) -> bool:
@@ -138,9 +141,13 @@ def too_many(topic: FoundTopic, wanted: WantedTopic) -> str:
 
 
 def refuse_names(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> None:
-    """Raise TargetError for tables that cannot have a topic."""
+    """Raise TargetError for tables that cannot have a topic, and for those that the job file gives partitions and that the job
+    does not have."""
+    tables = list(tables)
     if found := [why for _, why in refused(options, job, tables)]:
         raise TargetError("; ".join(found), hint="[target.options] topic, or [[rules]] target, gives other names")
+    if why := unknown_tables(options, tables):
+        raise TargetError(why, hint=UNKNOWN)
 
 
 def refuse_used(topics: Sequence[str]) -> None:

@@ -86,6 +86,11 @@ def refuse_options(options: KafkaTargetOptions) -> None:
     if options.is_single and options.partitions != 1:
         hint = 'leave it out; mode = "table" has as many as you like, and no order between them'
         raise ConfigError(f'mode = "single" has one partition, partitions is {options.partitions}', hint=hint)
+    if options.is_single and options.table_partitions:
+        hint = 'leave it out; mode = "table" has a topic for each table'
+        raise ConfigError(
+            'mode = "single" has one topic of one partition, and table_partitions is about tables', hint=hint
+        )
     if options.is_single and options.is_registered:
         hint = 'format = "debezium" has one topic, too, with schema = true'
         raise ConfigError(

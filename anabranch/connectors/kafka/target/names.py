@@ -17,6 +17,7 @@ from anabranch.model.ids import TableId
 LONGEST = 249
 _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
 _PLACE = re.compile(r"\{(\w*)\}")
+SHOWN = 10  # tables of a message
 PLACES = ("job", "schema", "table")
 
 
@@ -56,11 +57,24 @@ class WantedTopic:
 def wanted_topics(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> dict[str, WantedTopic]:
     """Return all topics of a job by their names, those of tables in their order."""
     made = [
-        WantedTopic(topic_name(options.topic, job, table), options.partitions, None if options.is_single else table)
+        WantedTopic(
+            topic_name(options.topic, job, table), options.partitions_of(table), None if options.is_single else table
+        )
         for table in tables
     ]
     made += [WantedTopic(topic, 1, None) for topic in _beside(options, job)]
     return {one.name: one for one in made}
+
+
+def unknown_tables(options: KafkaTargetOptions, tables: Iterable[TableId]) -> str:
+    """Return why `table_partitions` names tables that the job does not have; "" where it has all, or none is known."""
+    there = {str(table) for table in tables}
+    unknown = sorted((options.table_partitions or {}).keys() - there)
+    have = f"the job has {', '.join(sorted(there)[:SHOWN])}{', …' if len(there) > SHOWN else ''}"
+    return f"[target.options] table_partitions names {', '.join(unknown)}; {have}" if unknown and there else ""
+
+
+UNKNOWN = "name tables as the rules do at the target, schema.table; or leave the entry out"
 
 
 def why_not(topic: str) -> str:

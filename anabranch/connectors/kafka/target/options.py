@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Interval, MinLen
 
 from anabranch.databases import Options, whole_number
+from anabranch.model.ids import TableId
+
+MOST = 10000  # partitions of one topic
 
 
 @dataclass(frozen=True)
 class KafkaTargetOptions(Options):
     NEEDS_LOAD: ClassVar[frozenset[str]] = frozenset(
-        ("mode", "topic", "partitions", "format", "schema", "decimal", "transactions", "schema_changes")
+        (
+            "mode",
+            "topic",
+            "partitions",
+            "table_partitions",
+            "format",
+            "schema",
+            "decimal",
+            "transactions",
+            "schema_changes",
+        )
     )
 
     format: Literal["plain", "debezium", "avro", "protobuf", "exbase"] = "plain"
@@ -43,9 +58,12 @@ class KafkaTargetOptions(Options):
     of the tables."""
     topics: Literal["create", "existing"] = "create"
     """Make the topics, which must not have messages of others, or write behind what topics have that somebody has made."""
-    partitions: int = whole_number(1, 1, 10000)
+    partitions: int = whole_number(1, 1, MOST)
     """The number of partitions that a topic is made with, or, of one that is there, the first so many that the job writes to. A
     key is in one of them for ever."""
+    table_partitions: Annotated[dict[str, Annotated[int, Interval(ge=1, le=MOST)]], MinLen(1)] | None = None
+    """Tables whose topics have another number of partitions than `partitions` says, each as the rules name it at the target:
+    `{ "shop.orders" = 12 }`."""
     initial_load: bool = False
     """Write every row that is there when the job begins, in front of the changes of its table
     ([how](../howto/kafka.md#rows-that-are-there)). It counts when the job begins."""
@@ -66,6 +84,10 @@ class KafkaTargetOptions(Options):
     @property
     def has_first_rows(self) -> bool:
         return self.initial_load
+
+    def partitions_of(self, table: TableId) -> int:
+        """Return the number of partitions of a table's topic; `table`: as named at the target."""
+        return (self.table_partitions or {}).get(str(table), self.partitions)
 
     @property
     def has_tombstones(self) -> bool:

@@ -21,7 +21,7 @@ from anabranch.connectors.kafka.target.beginning import (
     too_many,
 )
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
-from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
+from anabranch.connectors.kafka.target.names import UNKNOWN, WantedTopic, refused, unknown_tables, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records, noted_elsewhere, topic_of
 from anabranch.connectors.kafka.target.registered import registered
@@ -80,6 +80,8 @@ class KafkaChecks:
             of = by_target[table] if table else None
             gives = ", or [[rules]] target, gives" if of else ", transactions or the job's name give"
             yield failed("topics", why, f"[target.options] topic{gives} it another name", of)
+        if why := unknown_tables(self._options, by_target):
+            yield failed("topics", why, UNKNOWN)
 
     def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
         made = format_for(self._options, context.job, {}, registry_of(self._options, self._endpoint))
@@ -149,7 +151,7 @@ class KafkaChecks:
             yield failed("topics", too_many(found, wanted), MANY, table)
         elif noted is None and found.partitions > written:
             what = f"topic {found.name} has {found.partitions} partitions, the job will write to the first {written}"
-            hint = "as [target.options] partitions says; say the number of all of them where no key is in the topic yet"
+            hint = "as the job file says; say the number of all of them where no key is in the topic yet"
             yield warning("topics", what, hint, table)
         elif noted is not None and found.partitions > written:
             what = f"topic {found.name} has {found.partitions} partitions by now, the job writes to the first {written}"
