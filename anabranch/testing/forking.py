@@ -150,8 +150,11 @@ def serve(control: socket.socket, become: Become) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     children: dict[int, int] = {}
+    asked = select.poll()
+    for handle in (control.fileno(), ended):
+        asked.register(handle, select.POLLIN)
     while True:
-        ready = select.select([control.fileno(), ended], [], [])[0]
+        ready = {handle for handle, _ in asked.poll()}
         if ended in ready:
             os.read(ended, 1 << 12)
             _reap(children)

@@ -58,7 +58,10 @@ class OsLock:
         return self._fd
 
     def close(self) -> None:
-        os.close(self._fd)
+        """Let go, once: the number of the file may be somebody else's afterwards."""
+        handle, self._fd = self._fd, -1
+        if handle >= 0:
+            os.close(handle)
 
 
 class WriterLock(OsLock):

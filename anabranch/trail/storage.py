@@ -81,9 +81,21 @@ def _gone(error: OSError, path: Path) -> OSError:
     return FileNotFoundError(error.errno, error.strerror, str(path)) if error.errno == errno.ESTALE else error
 
 
-class LocalReadable:
+class _Descriptor:
+    """A descriptor that is closed once, however often that is asked: its number may be somebody else's by then."""
+
     _fd = -1
 
+    def close(self) -> None:
+        handle, self._fd = self._fd, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def __del__(self) -> None:
+        self.close()  # whoever forgot it would keep a descriptor, of which a process has few
+
+
+class LocalReadable(_Descriptor):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -112,16 +124,8 @@ class LocalReadable:
             return False
         return (found.st_dev, found.st_ino) != self._file
 
-    def close(self) -> None:
-        handle, self._fd = self._fd, -1
-        if handle >= 0:
-            os.close(handle)
 
-    def __del__(self) -> None:
-        self.close()  # whoever forgot it would keep a descriptor, of which a process has few
-
-
-class LocalWritable:
+class LocalWritable(_Descriptor):
     def __init__(self, path: Path, flags: int) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o640)
 
@@ -137,9 +141,6 @@ class LocalWritable:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
-
-    def close(self) -> None:
-        os.close(self._fd)
 
 
 class LocalStorage:

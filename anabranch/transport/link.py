@@ -6,7 +6,6 @@ connection, and two peers that write at the same time do not wait for each other
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.transport.messages import BODY_LIMIT, HEAD_LIMIT, Decoder, Kind, Message, ProtocolError, encode
+from anabranch.transport.ready import ready
 
 CHUNK = 256 * 1024
 RECORD = 16 * 1024  # bytes of a record of TLS at most: https://www.rfc-editor.org/rfc/rfc8446#section-5.1
@@ -152,7 +152,7 @@ class Link:
             return
         reads = [self.sock] if self.decoder.waiting < HELD_BACK else []
         try:
-            select.select(reads, [self.sock] if for_writing else [], [], seconds)
+            ready(reads, [self.sock] if for_writing else [], seconds)
         except (OSError, ValueError) as error:  # closed by who has ended us
             raise LinkLost(f"{self.peer}: {error}") from None
 

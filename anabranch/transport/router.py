@@ -7,7 +7,6 @@ receiver. So a router that dies has nothing to lose.
 
 from __future__ import annotations
 
-import select
 import ssl
 import time
 from collections import deque
@@ -18,6 +17,7 @@ from fnmatch import fnmatchcase
 from anabranch import log
 from anabranch.transport.link import SILENCE, Link, LinkLost
 from anabranch.transport.messages import VERSION, Kind, ProtocolError, decoded, encode, kind_of
+from anabranch.transport.ready import ready
 from anabranch.transport.server import Caller, Refused
 from anabranch.transport.tls import connected
 
@@ -160,7 +160,7 @@ class _Relay:
         if any(isinstance(sock, ssl.SSLSocket) and sock.pending() for sock in reads):
             return
         try:
-            select.select(reads, writes, [], LOOK)
+            ready(reads, writes, LOOK)
         except (OSError, ValueError) as error:
             raise LinkLost(str(error)) from None
 

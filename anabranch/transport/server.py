@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import select
 import socket
 import ssl
 import threading
@@ -18,6 +17,7 @@ from anabranch.trail.failures import is_sync_failure
 from anabranch.transport.link import Link, LinkLost, reason
 from anabranch.transport.messages import VERSION, Kind, Message, ProtocolError
 from anabranch.transport.names import is_trail_name
+from anabranch.transport.ready import ready
 from anabranch.transport.tls import SECONDS, Allowed, names_of
 
 CONNECTIONS = 256
@@ -97,8 +97,7 @@ class Server:
         """Accept connections. Raises the TrailError of a failed fsync."""
         try:
             while not self.stop() and self.failure is None:
-                ready, _, _ = select.select(self.sockets, [], [], LOOK)
-                for one in ready:
+                for one in ready(self.sockets, [], LOOK):
                     self._accept(one)
         finally:
             for one in self.sockets:

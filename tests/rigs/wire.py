@@ -60,6 +60,9 @@ class Wire:
 
     def _carry(self) -> None:
         one, other = self._ends
+        packets = select.poll()
+        for end in self._ends:
+            packets.register(end, select.POLLIN)
         ways = {one: (other, self.forth), other: (one, self.back)}
         under_way: list[tuple[float, int, int, bytes]] = []
         order, held = count(), {one: 0, other: 0}
@@ -70,8 +73,7 @@ class Wire:
                 held[end] -= 1
                 _put(end, packet)
             pause = under_way[0][0] - now if under_way else LOOK
-            ready, _, _ = select.select(self._ends, [], [], min(max(pause, 0.0), LOOK))
-            for end in ready:
+            for end, _ in packets.poll(min(max(pause, 0.0), LOOK) * 1000):
                 packet = os.read(end, PACKET)
                 to, weather = ways[end]
                 if weather.is_cut or self._dice.random() < weather.loss or held[to] >= HELD:

@@ -9,7 +9,6 @@ What does not live here: when it is asked, and whether what is seen is right (wa
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 
+from anabranch.connectors.sql.readable import is_readable, is_writable
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.tables import Column
 from anabranch.testing.torture.targets import Passing, Snapshot, found_in, shown_in
@@ -139,7 +139,7 @@ def copied_out(connection: Any, query: bytes, tables: int) -> list[bytes]:
     https://www.postgresql.org/docs/current/libpq-async.html"""
     connection.send_query(query)
     while connection.flush():
-        select.select([], [connection.socket], [], SILENCE)
+        is_writable(connection.socket, SILENCE)
     found: list[bytes] = []
     error: psycopg.Error | None = None
     while True:
@@ -172,8 +172,7 @@ def _all_rows(connection: Any) -> bytes:
 
 
 def _receive(connection: Any) -> None:
-    ready, _, _ = select.select([connection.socket], [], [], SILENCE)
-    if not ready:
+    if not is_readable(connection.socket, SILENCE):
         raise psycopg.OperationalError(f"the target said nothing for {SILENCE:.0f} s")
     connection.consume_input()
 
