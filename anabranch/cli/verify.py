@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.each import of_each
-from anabranch.cli.options import Verb, each_target_option, job_argument, json_option, log_level, parsed_part
+from anabranch.cli.options import (
+    Verb,
+    each_target_option,
+    job_argument,
+    json_option,
+    log_level,
+    parsed_part,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from anabranch.job import Job
@@ -134,6 +142,9 @@ def verify(
     While the job runs, writers may continue: differences are checked again; rows undecided in time are pending
     (exit code 9). Otherwise run it while nobody writes. Exit code 4 when both ends differ. Servers sum up their own
     rows where they can, with 64 bits; --by-rows compares digests of 128 bits instead.
+
+    Of a job that applies a trail, the job that captures is asked for sums and digests of its rows; of a job that captures
+    into a trail: answer such questions until none comes any more, as its run does by itself.
     """
     from anabranch.job import Job
 
@@ -147,6 +158,13 @@ def verify(
         raise click.UsageError("--since judges each row at its own position, without --max-pause")
     if seed is not None and (sample is None or watch):
         raise click.UsageError("--seed is for --sample; --watch draws other ranges at each turn")
+    asked = Job.from_file(job)
+    if asked.captures and not asked.applies:
+        if repair or by_rows or tables or budget is not None or since or sample is not None or max_pause or watch:
+            raise click.UsageError("a job that captures into a trail answers who compares its rows, without options")
+        answered = asked.answer_questions()
+        write_json({"version": 1, "answered": answered}) if as_json else click.echo(f"questions answered: {answered}")
+        return
     if watch:
         _watch(Job.from_file(job), target, share, tables, by_rows, sample)
         return

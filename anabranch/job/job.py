@@ -341,12 +341,18 @@ class Job(DefinitionsJob):
         with self._named("verify", changes=repair, repair=repair, by_rows=by_rows, tables=" ".join(tables)):
             from anabranch.job.parts import run_verify
             from anabranch.verify.wanted import SEEDS, Sample, Wanted
-            from anabranch.view.refusals import refuse_beside_trail
 
-            refuse_beside_trail(self, "verification")
             seconds = math.inf if budget is None else budget
             part = None if sample is None else Sample(sample, random.randrange(SEEDS) if seed is None else seed)
             return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show, part, max_pause))
+
+    def answer_questions(self) -> int:
+        """Answer those who verify where the trail of this job, which captures into it, is applied, until nobody asks any
+        more; return how many answers there were. `run` does so by itself."""
+        with self._named("verify"):
+            from anabranch.job.parts import run_answers
+
+            return run_answers(self)
 
     def keep_verifying(
         self,

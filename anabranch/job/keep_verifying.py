@@ -92,7 +92,7 @@ class Watch:
             return 0.0 if self._stop.asked() else self._wait(NOT_RUNNING)
         self._waits = ""
         for one in found.found.tables:
-            self._keep(_as_kept(one, state, found, began))
+            self._keep(as_kept(one, state, found, began))
             self._tell(f"{_clock()}  {one}")
         return (time.monotonic() - started) * (1 - self._share) / self._share
 
@@ -171,7 +171,8 @@ def _reason(state: TableState) -> str:
     return f"it is parked: {state.reason}" if state.is_parked else "it is not past its load"
 
 
-def _as_kept(one: TableResult, state: TableState, turn: Turn, began: int) -> Verified:
+def as_kept(one: TableResult, state: TableState, turn: Turn, began: int) -> Verified:
+    """Return a table's result as the target keeps it. `began`: in microseconds since 1970."""
     found, is_equal = turn.found, one.identical and one.is_complete and not one.pending
     differing = one.missing + one.extra + one.different
     result = "identical" if one.identical else "pending" if one.is_undecided else "different"

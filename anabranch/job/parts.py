@@ -276,6 +276,19 @@ def run_watch(
 
 def run_verify(job: JobView, wanted: Wanted) -> Verification:
     from anabranch.job.verifying import verify
+    from anabranch.job.verifying_elsewhere import verify_elsewhere
 
+    refuse_in_hop(job, "rows at its target", job.applies)
     with waits.in_tasks():
+        if not job.captures:
+            return verify_elsewhere(job, SparkEngine(spark_factory(job, "verify")), wanted)
         return verify(job, spark_factory(job, "verify"), wanted)
+
+
+def run_answers(job: JobView) -> int:
+    """Answer those who verify where the trail is applied, until nobody asks any more."""
+    from anabranch.job.answering import answer_all
+
+    refuse_in_hop(job, "rows of a source to tell of", job.captures)
+    with Stop() as stop, waits.in_tasks():
+        return answer_all(job, SparkEngine(spark_factory(job, "verify")), stop.asked)

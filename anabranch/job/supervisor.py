@@ -26,6 +26,7 @@ from anabranch.errors import (
     TargetError,
     TargetUnavailable,
 )
+from anabranch.job.asked_checks import AskedChecks
 from anabranch.job.asked_loads import AskedLoads
 from anabranch.job.children import Child
 from anabranch.job.display import Display
@@ -64,7 +65,7 @@ class Supervisor:
         self._filed, self._noted = job, noted(job)  # what the file says, what Attunity's configuration says besides
         self.stop = Stop()
         self._streams = False
-        self._asked: AskedLoads | None = None
+        self._asked: list[AskedLoads | AskedChecks] = []
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Run the job. Raises the error that ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked;
@@ -92,7 +93,7 @@ class Supervisor:
                 with listening(self.job):
                     self._watch(captures, lanes, until_caught_up, seconds, state)
             finally:
-                asked = self._asked.children if self._asked else []
+                asked = [child for one in self._asked for child in one.children]
                 self._end([*captures, *(child for lane in lanes for child in lane.children), *asked])
                 for lane in lanes:
                     lane.state.forget_gone("run")  # parts that did not end in time were killed
@@ -201,9 +202,9 @@ class Supervisor:
         self, captures: list[Child], lanes: list[Lane], until_caught_up: bool, seconds: float | None, state: StateStore
     ) -> None:
         deadline, children = None, [*captures, *(child for lane in lanes for child in lane.children)]
-        asked = AskedLoads(self.job, state) if self.job.config.hop is Hop.CAPTURE else None
-        self._asked = asked
-        going_on: list[Lane | AskedLoads] = [*lanes, *([] if asked is None else [asked])]
+        if self.job.config.hop is Hop.CAPTURE:
+            self._asked = [AskedLoads(self.job, state), AskedChecks(self.job)]
+        going_on: list[Lane | AskedLoads | AskedChecks] = [*lanes, *self._asked]
         with Display(lanes, self.show) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
@@ -214,7 +215,7 @@ class Supervisor:
                 for one in going_on:
                     if has_turn is False:  # also rows of a load are one machine's to write
                         one.pause()
-                    elif has_turn and (one is not asked or (self._streams and not until_caught_up)):
+                    elif has_turn and (one not in self._asked or (self._streams and not until_caught_up)):
                         one.poll(now)
                 self._note_streaming(lanes, state)
                 refuse_if_all_failed(lanes)

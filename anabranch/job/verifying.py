@@ -119,8 +119,13 @@ def verify(
         found = replace(_compared_whole(job, spark, tables, wanted, beside), repaired=tuple(done))
     if beside is not None:
         states, found = still_streaming(job, states, found)
+    return replace(found, **not_replicated(job, states))
+
+
+def not_replicated(job: JobView, states: Mapping[TableId, TableState]) -> dict[str, Any]:
+    """Return what a verification says of tables and changes that are not at the target: parked, and set aside."""
     parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
-    return replace(found, parked=parked, set_aside=_set_aside(job, states))
+    return {"parked": parked, "set_aside": _set_aside(job, states)}
 
 
 def beside_running(job: JobView) -> Beside | None:
@@ -212,7 +217,7 @@ def compared(
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
     """Compare tables; None when stopped."""
-    began, expected = _position(job), expected_identity(job)
+    began, expected = place_of(job), expected_identity(job)
     limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
     some = [one for one in tables if _can_compare(one, value_rules(job))]
     found: Verification | None
@@ -242,7 +247,7 @@ def compared(
         found = replace(found, tables=tuple(_with_unfound(tables, found.tables, value_rules(job))))
     if beside is None:
         return found
-    now = _position(job)
+    now = place_of(job)
     results = tuple(one if one.exact else replace(one, until=now) for one in found.tables)
     return replace(found, tables=results, positions=(began, now))
 
@@ -325,7 +330,7 @@ def _since(
         return Verification(tuple(verify_since(again, tables, sequence, limit_keys)), since=since)
 
 
-def _position(job: JobView) -> str:
+def place_of(job: JobView) -> str:
     """Return where the job is at the target."""
     with store_of(job) as store:
         found = store.jobs.checkpoint(job.config.name)

@@ -23,6 +23,7 @@ from anabranch.trail.storage import LocalStorage, Storage, Writable, read_whole
 FOLDER = "load"
 LAST = ("manifest.json", "complete.json", "answers.json")  # in this order, behind everything else
 ANSWERS = f"{FOLDER}/answers.json"  # about loads that were asked for at replicas (load_answers.py)
+CHECKS = f"{FOLDER}/checks.json"  # answers to those who verify at replicas (checks.py)
 KEYS = f"{FOLDER}/keys.json"  # data keys that were wrapped anew (keys.py), with a number that rises
 FACTS = ".json"
 COPIED = (".arrow", FACTS)
@@ -59,7 +60,7 @@ def load_files(storage: LocalStorage) -> list[LoadFile]:
 def encrypted_names(trail: Path) -> list[str]:
     """Return the files below `load/` that are encrypted where the trail is, also those that are being written (UNFINISHED):
     these are looked for first, so that one that is finished meanwhile is among the others."""
-    kinds = (f"*/*/*.arrow.*{UNFINISHED}", "*/*/*.arrow", f"*/{LAST[0]}", LAST[1])
+    kinds = (f"*/*/*.arrow.*{UNFINISHED}", "*/*/*.arrow", f"*/{LAST[0]}", LAST[1], os.path.basename(CHECKS))
     return [str(one.relative_to(trail)) for kind in kinds for one in sorted((trail / FOLDER).glob(kind))]
 
 

@@ -44,6 +44,7 @@ class Kind(IntEnum):
     PONG = 13  # number, hops: [name, seconds from there to the receiver and back]
     WAITING = 14  # the receiver is alive and takes nothing: reason
     ASKED = 128  # the receiver asks for loads of tables: loads, as [table, id, seconds since 1970 UTC]
+    CHECK = 129  # the receiver asks for sums or digests of rows of a table: table, id, asked, and what exactly
 
 
 class ProtocolError(Exception):

@@ -28,14 +28,14 @@ from anabranch.errors import (
     TrailError,
 )
 from anabranch.failpoints import reach
-from anabranch.trail import load_answers, load_readers, retention
+from anabranch.trail import checks, load_answers, load_readers, retention
 from anabranch.trail.format import SegmentName
 from anabranch.trail.identity import Identity
 from anabranch.trail.outgoing import HistoryPiece, Outgoing, Piece, SegmentPiece
 from anabranch.trail.replica import Held, hops_of
 from anabranch.trail.replica_files import LoadFile, facts_of, load_files, turn_of
 from anabranch.trail.storage import LocalStorage
-from anabranch.transport.asked import asked_for
+from anabranch.transport.asked import asked_for, questioned
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.hop_state import HopState
 from anabranch.transport.lag import Lag
@@ -459,6 +459,9 @@ class _Session:
                 for request in asked_for(message.head):
                     with suppress(StorageFull, TrailError):  # it comes again
                         load_answers.pass_on(Path(self._pump.directory), request)
+            case Kind.CHECK:
+                with suppress(StorageFull, TrailError):  # it comes again
+                    checks.pass_on(Path(self._pump.directory), questioned(message.head))
             case kind if kind < OPTIONAL:
                 raise ProtocolError(f"a message of kind {kind} is not for a pump")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch import log
 from anabranch.errors import StateError, StorageFull, TrailCorrupt, TrailError, TrailLocked
-from anabranch.trail import load_answers
+from anabranch.trail import checks, load_answers
 from anabranch.trail.failures import is_sync_failure
 from anabranch.trail.format import SegmentName
 from anabranch.trail.identity import Identity
@@ -23,6 +23,7 @@ from anabranch.trail.replica import KEPT, TrailReplica
 from anabranch.trail.replica_files import LoadFile, LoadFilesCopy
 from anabranch.trail.retention import RetentionLimits
 from anabranch.transport.asked import AT_ONCE as ASKED_AT_ONCE
+from anabranch.transport.asked import as_message, is_short
 from anabranch.transport.hop_state import behind
 from anabranch.transport.link import Link, LinkLost
 from anabranch.transport.messages import OPTIONAL, VERSION, Kind, Message, ProtocolError
@@ -32,6 +33,7 @@ PATIENCE = 10.0  # seconds for a former connection of the same trail to end
 FULL_PAUSE = 0.5
 ROOM_EVERY = 4 << 20  # bytes between two looks at the room on the disk
 NUMBERS = 1 << 62  # of peers are below
+QUESTIONS_AT_ONCE = 10  # about rows, each as long as the names of a table's columns
 
 
 class Receiver:
@@ -146,15 +148,17 @@ class _Reception:
                 raise ProtocolError(f"a message of kind {kind} is not for a receiver")
 
     def _ask(self) -> None:
-        """Pass on which loads are asked for here, until their answers have come."""
+        """Pass on what is asked for here, until the answers have come: loads, and questions about rows."""
         try:
-            asked = load_answers.settle(self._path)
+            asked, questions = load_answers.settle(self._path), checks.pending(self._path)
         except (StorageFull, TrailCorrupt) as error:
             log.get().warning("loads_not_asked_for", trail=self._caller.trail, reason=error.message)
             return
         if asked:
             loads = [[str(one.table), one.id, one.asked] for one in asked[:ASKED_AT_ONCE]]
             self._link.say(Kind.ASKED, {"loads": loads})
+        for question in filter(is_short, questions[:QUESTIONS_AT_ONCE]):
+            self._link.say(Kind.CHECK, as_message(question))
 
     def _patiently(self, do: Callable[[], Any]) -> Any:
         """Do something that needs room on the disk; wait for that as long as it takes."""

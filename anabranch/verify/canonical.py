@@ -69,9 +69,14 @@ def _same_escapes(block: bytes) -> bytes:
     return block
 
 
-def _form(type: LogicalType) -> Cell | None:
+def form_of(type: LogicalType) -> CanonicalForm:
+    """Return the form in which values of a column are compared; AS_IT_IS where that is the text that both ends write."""
     form = type.at_target.canonical
-    return _FORMS.get(_OF_KIND.get(type.carried, form) if form is CanonicalForm.OF_KIND else form)
+    return _OF_KIND.get(type.carried, CanonicalForm.AS_IT_IS) if form is CanonicalForm.OF_KIND else form
+
+
+def _form(type: LogicalType) -> Cell | None:
+    return _FORMS.get(form_of(type))
 
 
 def _float64(cell: bytes) -> bytes:

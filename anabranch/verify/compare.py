@@ -113,10 +113,10 @@ class Comparison:
         columns = [(name, a, b) for name, a, b in zip(table.columns, *cells, strict=False) if there and here and a != b]
         return Difference(
             kind=kind,
-            key={name: _text(row.split(b"\t")[table.columns.index(name)]) for name in table.key},
+            key={name: text_of(row.split(b"\t")[table.columns.index(name)]) for name in table.key},
             columns=tuple(name for name, _, _ in columns),
             copies=(0, 0) if table.key else (all_rows[0][row], all_rows[1][row]),
-            values={name: (_text(a), _text(b)) for name, a, b in self._values(table, *cells)}
+            values={name: (text_of(a), text_of(b)) for name, a, b in self._values(table, *cells)}
             if self.show_values
             else {},
         )
@@ -138,5 +138,6 @@ def _by_key(table: TargetTable, rows: Counter[bytes]) -> dict[bytes, list[bytes]
     return found
 
 
-def _text(cell: bytes) -> str | None:
+def text_of(cell: bytes) -> str | None:
+    """Return a cell of a row as people see it; None for NULL."""
     return None if cell == NULL else unescape(cell).decode(errors="backslashreplace")

@@ -173,6 +173,11 @@ def changed(trail: TrailReader, watched: Watched, after: int, upto: int, most: i
     yield sorted(keys)
 
 
+def has_barrier(trail: TrailReader, watched: Watched, after: int, upto: int) -> bool:
+    """Return whether the table was emptied, parked or defined anew behind `after`, up to `upto`."""
+    return any(_has_barrier(chunk, watched) for chunk in _chunks(trail, watched, after, upto))
+
+
 def _chunks(trail: TrailReader, watched: Watched, after: int, upto: int) -> Iterator[Chunk]:
     """Load the chunks with rows or barriers that matter, cut to what was asked for."""
     names = watched.names

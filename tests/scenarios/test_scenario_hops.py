@@ -125,8 +125,10 @@ def test_what_would_lose_rows_or_change_them_is_refused(mariadb: Server, scenari
     assert "[types] nul: here the file says otherwise" in way.there.cli("load", code=2).stderr
     way.there.job_file.write_text(before)
     for job in (way.here, way.there):
-        for asked in (("verify",), ("verify", "--repair"), ("cutover", "--plan"), ("reverse",), ("types",)):
+        for asked in (("cutover", "--plan"), ("reverse",), ("types",)):
             assert "needs both databases" in job.cli(*asked, code=2).stderr
+    assert "--repair needs the source itself" in way.there.cli("verify", "--repair", code=2).stderr
+    assert "without options" in way.here.cli("verify", "--repair", code=2).stderr
     assert "read by others: apply@" in way.here.cli("drop", "--execute", code=7).stderr
     assert "refused" not in way.there.cli("status").stdout
     way.there.cli("drop", "--execute")

@@ -46,7 +46,7 @@ _with_spark = parts.run_verify
 
 
 def _verify(job: Job, wanted: Wanted) -> Verification:
-    if any(table.where for table in job.config.tables):
+    if job.config.hop or any(table.where for table in job.config.tables):
         return _with_spark(job, wanted)
     with waits.in_tasks():
         return verify_here(job, **vars(wanted))

@@ -1,0 +1,106 @@
+"""`verify` of a job that applies a trail: the source's site tells sums and digests of rows, this one compares them
+with its own.
+
+What does not live here: comparing (verify/elsewhere.py), answering at the source's site (answering.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.errors import ConfigError, StateError
+from anabranch.job.keep_verifying import as_kept
+from anabranch.job.verifying import beside_of, not_replicated, place_of, states_of, still_streaming, tables_of
+from anabranch.job.watched import Turn
+from anabranch.lifecycle.asides import set_aside
+from anabranch.lifecycle.encrypting import note_keys
+from anabranch.model.ids import TableId
+from anabranch.model.table_life import TableState
+from anabranch.spark.engine import Engine
+from anabranch.trail.identity import IMPORTS, STORED
+from anabranch.trail.storage import LocalStorage
+from anabranch.verify.asking import Asking
+from anabranch.verify.display import DIGESTS, telling
+from anabranch.verify.elsewhere import Elsewhere
+from anabranch.verify.report import TableResult, Verification
+from anabranch.verify.run import LIMIT_KEYS
+from anabranch.verify.wanted import Wanted
+from anabranch.view.opened import read_of, source_of, store_of
+from anabranch.view.options import value_rules
+
+if TYPE_CHECKING:
+    from anabranch.view.job_view import JobView
+
+WAITS = "waits for the job that captures to tell of its rows; if that does not run, start it there: anabranch run JOB"
+
+
+def verify_elsewhere(job: JobView, engine: Engine, wanted: Wanted) -> Verification:
+    """Compare the tables of a job with what the site of its source tells. Raises ConfigError for what needs the
+    source itself, StateError where the trail comes by a way on which nobody can be asked, and as `verify` does."""
+    _refuse(job, wanted)
+    states, others = states_of(job, wanted.patterns)
+    note_keys(job)
+    before = place_of(job)
+    results = tuple(_results(job, engine, wanted, states, others))
+    now = place_of(job)
+    found = Verification(tuple(replace(one, until=now) for one in results), positions=(before, now))
+    states, found = still_streaming(job, states, found)
+    return replace(found, **not_replicated(job, states))
+
+
+def _refuse(job: JobView, wanted: Wanted) -> None:
+    asked = {
+        "--repair": wanted.repairs,
+        "--since": wanted.since,
+        "--sample": wanted.sample,
+        "--max-pause": wanted.max_pause,
+    }
+    if names := [name for name, is_wanted in asked.items() if is_wanted]:
+        raise ConfigError(
+            f"{', '.join(names)} needs the source itself, and the job's [source] url is a trail",
+            job=job.config.name,
+            hint="verify without it; a table that differs is loaded again: anabranch load JOB --table T",
+        )
+    if not {IMPORTS, STORED}.isdisjoint(LocalStorage(job.trail).names()):
+        raise StateError(
+            f"the trail {job.trail} comes by a way on which the site of the source cannot be asked about its rows",
+            job=job.config.name,
+            hint="compare by a file that has the source database as its [source] url, from where both are reached",
+        )
+
+
+def _results(
+    job: JobView,
+    engine: Engine,
+    wanted: Wanted,
+    states: Mapping[TableId, TableState],
+    others: frozenset[TableId],
+) -> Iterator[TableResult]:
+    """Yield the result of each table that streams, one after the other, and keep it as `verify --watch` does."""
+
+    def waits() -> None:
+        if wanted.show is not None:
+            wanted.show.write(f"{WAITS}\n")
+
+    limit = max(LIMIT_KEYS, len(set_aside(job)) + 1)
+    ends = source_of(job), read_of(job), value_rules(job), beside_of(job)
+    across = Elsewhere(engine, *ends, Asking(job.trail, waits), limit, time.monotonic() + wanted.budget)
+    tables = tables_of(job, states, others)
+    with telling(wanted.show) as tell:
+        for number, one in enumerate(tables):
+            tell(DIGESTS, number, len(tables))
+            began, before = time.time_ns() // 1000, place_of(job)
+            result = across.compare(one)
+            _keep(job, states[one.table.source], result, (before, place_of(job)), began)
+            yield result
+
+
+def _keep(job: JobView, state: TableState, result: TableResult, places: tuple[str, str], began: int) -> None:
+    kept = as_kept(result, state, Turn(Verification((result,), positions=places)), began)
+    with store_of(job) as store:
+        if store.exists() and store.jobs.job(job.config.name) is not None:
+            store.prepare()  # of an earlier release it has no place for it
+            store.verifications.note_verified(job.config.name, kept)
