@@ -39,8 +39,10 @@ from anabranch.errors import (
 from anabranch.failpoints import reach
 from anabranch.model.check_changes import as_at_source, check_changes, redefined_unseen
 from anabranch.model.column_changes import (
+    APPLY,
     IGNORE,
     IGNORED,
+    KEEP,
     OF_INDEXES,
     PARK,
     REPLACE,
@@ -74,6 +76,8 @@ REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
 REMEDY_OF_ROWS = f"{REMEDY}; with --keep-rows it goes on from here, once the target can be altered"
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
+WENT = "rows went with a partition at the source"
+KEPT_ROWS = f"{AS_IT_IS}: {WENT}, and are kept here"
 NOT_KNOWN = Fit("", Fidelity.REFUSED, "nobody has said how it is stored")
 LEFT_OUT = "the job leaves out what the statement changes"
 REDEFINED = "{line}, and the target's check {name}, which is another one at the source by now, may refuse rows"
@@ -333,9 +337,7 @@ class Altering:
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
     ) -> list[TableState]:
         """Park tables that resume in front of the change: the trail is held for them no more."""
-        reason = (
-            f"{ALTERED}, and the target's cannot be: {why}; {self._remedy.format(table=barrier.table)} (at {sequence})"
-        )
+        reason = f"{_refused(barrier, why)}; {self._remedy.format(table=barrier.table)} (at {sequence})"
         keeps = self._keeps_rows
         parked = {
             t: park(give_up_place(s), reason, stood=s.facts.resumes if keeps else None) for t, s in states.items()
@@ -371,20 +373,22 @@ class Altering:
         why = told(decided)
         if not decided or decided[0] != REPLACE:
             why = ", ".join(filter(None, (outcome_of(altered, barrier, left), why)))
+        is_done = not barrier.untold.rows_went or (decided and decided[0] == REPLACE)
+        outcome = Outcome.ALTERED if is_done else Outcome.IGNORED
         work.decided.append(
-            Decided(after[table], sequence, barrier.statement, Outcome.ALTERED, why, self._rule(barrier.schema))
+            Decided(after[table], sequence, barrier.statement, outcome, why, self._rule(barrier.schema))
         )
         reach("apply.altered.behind")
         progress.commit(then, work)
         return after
 
     def _stopped(self, barrier: Barrier, line: str) -> StoppedByChange:
-        statement = f": {barrier.statement}" if barrier.statement else ""
+        statement, went = f": {barrier.statement}" if barrier.statement else "", barrier.untold.rows_went
         return StoppedByChange(
-            f"its definition was altered at the source, and the job file has {line}{statement}",
+            f"{WENT if went else 'its definition was altered at the source'}, and the job file has {line}{statement}",
             job=self.progress.job,
             table=str(barrier.table),
-            hint='write "apply" or another value there and start the job again: it goes on from here',
+            hint=f'write "{KEEP if went else APPLY}" or another value there and start the job again: it goes on from here',
         )
 
     def _parked(
@@ -397,7 +401,7 @@ class Altering:
         remedy = self._remedy if stood is None else REMEDY_OF_ROWS
         for table in together:
             if table in refused:
-                why = f"{ALTERED}, and the target's cannot be: {refused[table]}"
+                why = _refused(barriers[table], refused[table])
             else:
                 why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
@@ -420,7 +424,7 @@ class Altering:
             barrier, why = barriers[table], outcome_of(one, barriers[table], left[table])
             is_built = barrier.untold.built
             rule = DdlRule("", IGNORE) if is_built else self._rule(one.schema)
-            outcome = Outcome.IGNORED if is_built else Outcome.ALTERED
+            outcome = Outcome.IGNORED if is_built or barrier.untold.rows_went else Outcome.ALTERED
             yield Decided(state, sequence, barrier.statement, outcome, why, rule)
 
     def _left_behind(self, table: TableId, version: int) -> Iterator[Decided]:
@@ -501,10 +505,17 @@ def _is_ahead(barrier: Barrier, state: TableState) -> bool:
     return bool(barrier.schema and state.schema and state.schema.version < barrier.schema.version)
 
 
+def _refused(barrier: Barrier, why: str) -> str:
+    """Return the reason of a table that cannot go on behind the change."""
+    return f"{WENT}: {why}" if barrier.untold.rows_went else f"{ALTERED}, and the target's cannot be: {why}"
+
+
 def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> str:
     """Return what is to be said of a table that goes on by its next definition; `left`: what was not done."""
     if barrier.untold.built:
         return BUILT_AT_SOURCE
+    if barrier.untold.rows_went:
+        return KEPT_ROWS
     missing = list(left_beside(altered, dict(barrier.untold.renamed)))
     missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
     missing += [f"{AS_IT_IS}: {barrier.reason}"] if barrier.reason else []

@@ -88,6 +88,7 @@ def altered_table(
     checks = _checks(former[0], now[0], untold, actions)
     followed = frozenset(beside) | ({ColumnChange.COMMENTS} if comments else frozenset())
     followed |= {ColumnChange.CHECKS} if checks else frozenset()
+    followed |= {ColumnChange.PARTITIONS} if untold.rows_went else frozenset()
     kinds = _kinds(steps, followed)
     for kind in kinds:
         if actions.of(kind) == STOP:

@@ -101,6 +101,8 @@ def rule_of(schema: TableSchema | None, history: SchemaHistory, actions: Actions
         kinds = [ColumnChange.CREATE]
     elif schema is not None and history.was_dropped(schema):
         kinds = [ColumnChange.DROP_TABLE]
+    elif schema is not None and history.lost_rows(schema):
+        kinds = [ColumnChange.PARTITIONS]
     # an index goes with its column, and of several changes those count that something is done about
     kinds = [kind for kind in kinds if kind not in BESIDE_COLUMNS or told.of(kind) != IGNORE] or kinds
     return _rule(kinds, told)

@@ -25,7 +25,14 @@ from anabranch.capture.requested import Requested
 from anabranch.capture.unlogged import REASON
 from anabranch.contracts import BuiltDialect, SourceConnector
 from anabranch.errors import LogLost, SourceError, SourceUnavailable, UnknownLogEvent
-from anabranch.model.column_changes import BESIDE_COLUMNS, FOLLOWS_NOTHING, ColumnChange, Follows
+from anabranch.model.column_changes import (
+    BESIDE_COLUMNS,
+    FOLLOWS_NOTHING,
+    Altered,
+    ColumnChange,
+    Follows,
+    Untold,
+)
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, may_become
@@ -43,6 +50,10 @@ REMEDY = "anabranch load JOB --table {table} brings it in"
 CREATED = "created after start"
 SWAPPED = "swapped with a copy at the source, and not followed"
 ITSELF = "its copy, or a table of the name that it was taken out to, is one that the job replicates itself"
+ROWS_WENT = Untold(rows_went=True)
+BY_CATALOGUE = "a partition went"  # in place of a statement, where the log has none
+ONLY_WENT = "and its rows went without the log"
+CAME_OR_WENT = "and rows came or went with it without the log"
 GONE = f"{DROPPED}, or renamed there: no table has this name any more"
 BECAME = f"{DROPPED} as a table of its own: it is "
 REMEDY_GONE = (
@@ -116,7 +127,7 @@ class DefinitionKeeper:
             barriers = (
                 barriers or self._dropped(facts, statement, shown.sql) or self._renamed(facts, statement, shown.sql)
             )
-            barriers = barriers or self._indexed(facts, statement, shown.sql)
+            barriers = barriers or self._parted(facts, shown) or self._indexed(facts, statement, shown.sql)
             if not barriers:
                 own = self._built(facts, statement, shown.sql)
                 barriers = self._barriers(facts, shown) if own is None else own
@@ -244,6 +255,27 @@ class DefinitionKeeper:
             self.reselect()
         return found
 
+    def _parted(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
+        """Let a table go on of which rows go with a partition, where the job file says what becomes of them at the target.
+        Returns [] where it has to be parked, or is none of ours. A table that such rows go to is new for a load."""
+        in_force = self.trail.history.in_force()
+        if not facts.rows_go or (table := facts.tables[0]) not in in_force or in_force.keys() & {*facts.tables[1:]}:
+            return []
+        if ColumnChange.PARTITIONS not in self.follows(table) or self._came_behind([table], statement.mark):
+            return []
+        if self.trail.staging.waits:  # a prepared transaction may have rows of that partition
+            return []
+        return [*self.rows_went(in_force[table], statement.sql), *self._new_tables(facts.tables[1:], facts, statement)]
+
+    def rows_went(self, schema: TableSchema, shown: str = "") -> list[Barrier]:
+        """Let a table go on of which rows went with a partition, by a definition that is as it was but for its partitions.
+        `shown`: the statement as people may see it, "" where the log has none."""
+        then = self.trail.history.in_force()[schema.id]
+        after = Altered(schema, frozenset({ColumnChange.PARTITIONS}), ROWS_WENT)
+        barrier = altered.noted(self.trail, then, after, statement=shown, by=BY_CATALOGUE)
+        self.reselect()
+        return [barrier]
+
     def _came_behind(self, tables: Iterable[TableId], at: LogMark) -> bool:
         """Return whether one of the tables has joined by a definition that was read behind this place. What a statement of the
         log has made is that table in any case."""
@@ -341,7 +373,10 @@ class DefinitionKeeper:
             )
             return self._park(named, f"its columns or keys were altered at the source{not_followed}", statement.sql)
         if facts.kind in VANISHES:
-            parked = self._park(named, f"{facts.kind} at the source", statement.sql)
+            why = f"{facts.kind} at the source"
+            if facts.kind == StatementKind.PARTITION:
+                why += f", {ONLY_WENT if facts.rows_go else CAME_OR_WENT}"
+            parked = self._park(named, why, statement.sql)
             if facts.kind != StatementKind.DROP:
                 gone = {table for table, _ in facts.renames} & self.trail.history.dropped()
                 came = [table for table in facts.tables if table not in gone]

@@ -22,7 +22,7 @@ from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.replaced import ReplacedColumns
 from anabranch.capture.uncommitted import LIMITS, MemoryLimits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
-from anabranch.contracts import LogReader, RedefinedReader, SourceConnector, ValueGuard
+from anabranch.contracts import LogReader, RedefinedReader, RowsWent, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.column_changes import FOLLOWS_NOTHING, TOLD_BY_ROWS, ColumnChange, Follows
@@ -91,7 +91,7 @@ class Capture:
     )
     limits: MemoryLimits = LIMITS  # of rows of open transactions in memory
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
-    drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
+    drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str | RowsWent]] = lambda tables: {}
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     follows: Follows = FOLLOWS_NOTHING  # the kinds of changes behind which a table goes on
     ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
@@ -179,9 +179,13 @@ class Capture:
         The source is asked over another connection than the log's; where that one is away, nothing is parked.
         """
         with suppress(SourceUnavailable):
-            for table, reason in self.drift(self.trail.history.in_force()).items():
+            for table, found in self.drift(self.trail.history.in_force()).items():
                 if table in self.trail.history.in_force():  # not parked with another one
-                    self._write(alone(self.keeper.park([table], reason), self._place(), None))
+                    if isinstance(found, RowsWent):
+                        barriers = self.keeper.rows_went(found.schema)
+                    else:
+                        barriers = self.keeper.park([table], found)
+                    self._write(alone(barriers, self._place(), None))
 
     def _park_untold(self) -> None:
         """Park tables with keys or defaults that the log has not told of, at the place that is read."""

@@ -66,6 +66,7 @@ from anabranch.contracts.snapshot import (
     WaryReader,
 )
 from anabranch.contracts.source import (
+    RowsWent,
     SourceConnector,
     SourceLengths,
     SourceRemains,
@@ -225,6 +226,7 @@ __all__ = [
     "RowAgain",
     "RowTarget",
     "RowWriter",
+    "RowsWent",
     "RunsStatements",
     "SeenTables",
     "Select",

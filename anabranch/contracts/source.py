@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from anabranch.contracts.checks import Checks
@@ -64,6 +65,14 @@ class SourceRemains(Protocol):
         removed if asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowsWent:
+    """A table goes on without the rows that went with a partition. `schema`: its definition in force, with the partitions that
+    are left."""
+
+    schema: TableSchema
+
+
 @runtime_checkable
 class SourceSetUp(SourceRemains, Protocol):
     """Prepares a source for capture and says whether it still is; an ability of those that have to be prepared."""
@@ -77,9 +86,12 @@ class SourceSetUp(SourceRemains, Protocol):
         """Run steps of `steps`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one
         that others are in the way of for so many seconds (infinity: for ever), or until `stop` says so."""
 
-    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
+    def drift(
+        self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows
+    ) -> dict[TableId, str | RowsWent]:
         """Return the tables, of these, that the log does not tell of, or not as they were, by what the source says now, and
-        why: for a log that has no statements that say so. What a table `follows` is left to rows that will tell."""
+        why: for a log that has no statements that say so. What a table `follows` is left to rows that will tell, or, where rows
+        went with a partition and that is followed, told as such."""
 
 
 @runtime_checkable
@@ -127,7 +139,7 @@ def remains_of(source: SourceConnector, name: str, remove: bool) -> list[str]:
 
 def drift_of(
     source: SourceConnector, options: LogOptions, follows: Follows, tables: Mapping[TableId, TableSchema]
-) -> dict[TableId, str]:
+) -> dict[TableId, str | RowsWent]:
     """Return what SourceSetUp.drift returns; nothing where the source's own log tells of it."""
     return source.drift(options, tables, follows) if isinstance(source, SourceSetUp) else {}
 

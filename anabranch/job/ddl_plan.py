@@ -18,7 +18,7 @@ from anabranch.apply.column_steps import NotFollowed, Stops, altered_table, asks
 from anabranch.capture.altered import UNTOLD_BY_ROWS, without
 from anabranch.contracts import AlteringDialect, Conflict, ForeseeingCatalog, ForeseeingDialect, PlansAltering
 from anabranch.errors import ConfigError, TargetError, TargetUnavailable
-from anabranch.job.ddl_plan_gone import NOT_LOADED, gone
+from anabranch.job.ddl_plan_gone import NOT_LOADED, gone, parted
 from anabranch.model.column_changes import BESIDE_COLUMNS, IGNORED, Altered, ColumnChange, leaving_out
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import Outcome
@@ -104,6 +104,10 @@ def plan(job: JobView, statement: str) -> DdlPlan:
         then, from_trail = _in_force(job, facts.tables[0])
         outcome, why = gone(job, facts, then)
         return DdlPlan(dialect.shown(statement), then.id, then, from_trail, None, outcome, why)
+    if facts.kind is StatementKind.PARTITION:
+        then, from_trail = _in_force(job, facts.tables[0])
+        outcome, why = parted(job, facts, then)
+        return DdlPlan(dialect.shown(statement), then.id, then, from_trail, None, outcome, why)
     if facts.kind not in (StatementKind.COLUMNS, StatementKind.ALTER) or len(facts.tables) != 1:
         hint = 'for example "ALTER TABLE shop.orders ADD COLUMN note TEXT"'
         raise ConfigError("this is not an ALTER TABLE of one table", job=job.config.name, hint=hint)
@@ -178,6 +182,8 @@ def of_steps(
 def _asked(steps: AlteredTable, actions: TableActions) -> tuple[Outcome, str]:
     if asked := asks(steps, actions):
         return Outcome.WAITING, asked
+    if ColumnChange.PARTITIONS in steps.beside:
+        return Outcome.IGNORED, actions.line(ColumnChange.PARTITIONS)
     return Outcome.ALTERED, f"{IGNORED}: {', '.join(steps.ignored)}" if steps.ignored else ""
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 NOT_LOADED = "the table is not loaded yet"
+CAME_OR_WENT = "rows may come with the partition, of which the log has none"
 
 
 def gone(job: JobView, facts: StatementFacts, then: TableSchema) -> tuple[Outcome, str]:
@@ -53,6 +54,20 @@ def gone(job: JobView, facts: StatementFacts, then: TableSchema) -> tuple[Outcom
     if to is not None and goes_on:
         return _renamed(job, then, to, actions)
     return _dropped(job, actions.of(ColumnChange.DROP_TABLE), states, others, state)
+
+
+def parted(job: JobView, facts: StatementFacts, then: TableSchema) -> tuple[Outcome, str]:
+    """Return what would become of a table of which rows go, or come, with a partition, and why."""
+    with store_of(job) as store:
+        state = store.states.table(job.config.name, then.id) if store.exists() else None
+    if state is None or state.is_parked:
+        return Outcome.PASSED, NOT_LOADED if state is None else f"the table is parked: {state.reason}"
+    if not facts.rows_go:
+        return Outcome.PARKED, CAME_OR_WENT
+    actions = job.config.column_actions(then.id)
+    told = {PARK: Outcome.PARKED, STOP: Outcome.STOPPED, ASK: Outcome.WAITING}
+    kind = ColumnChange.PARTITIONS
+    return told.get(actions.of(kind), Outcome.IGNORED), actions.line(kind)
 
 
 def _renamed(job: JobView, then: TableSchema, to: TableId, actions: TableActions) -> tuple[Outcome, str]:

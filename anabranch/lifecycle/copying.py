@@ -123,7 +123,8 @@ class Copying:
         if isinstance(error, SourceUnavailable | ValueRefused) or self.stop() or job_uuid is None:
             return {}
         about = {one.schema.id: one.schema for one in tables if error.table in ("", None, str(one.schema.id))}
-        return drift_of(self.source, log_options(self.job, job_uuid), FOLLOWS_NOTHING, about)
+        found = drift_of(self.source, log_options(self.job, job_uuid), FOLLOWS_NOTHING, about)
+        return {table: why for table, why in found.items() if isinstance(why, str)}
 
     def _parked_for(self, refusal: ValueRefused | RowRefused) -> set[TableId]:
         """Park the tables for a row that cannot be loaded, and return them."""

@@ -15,6 +15,7 @@ from anabranch.failpoints import reach
 from anabranch.lifecycle import replacing
 from anabranch.lifecycle.parking import without_the_rest
 from anabranch.model.column_changes import (
+    APPLY,
     ASK,
     DECISIONS,
     IGNORES,
@@ -63,6 +64,8 @@ def decide(job: JobView, number: int, decision: str, statements: Sequence[str] =
         _refuse_lost(job, change, group, states)
         if decision == SKIP:
             _refuse_skip(job, change)
+        if decision == APPLY:
+            _refuse_approve(job, change)
         if decision == REPLACE:
             behind = _behind(job, change, state)
             replacing.run(job, statements)
@@ -130,6 +133,20 @@ def _behind(job: JobView, change: DdlChange, state: TableState) -> TableSchema:
             raise ConfigError("only a change of columns can be replaced", job=job.config.name, hint=hint)
         untold = Untold(renamed=tuple(history.renamed(schema).items()))
     return leaving_out(state.schema, schema, untold, job.config.column_actions(change.source).answered(REPLACE))
+
+
+def _refuse_approve(job: JobView, change: DdlChange) -> None:
+    """Raise ConfigError where rows went with a partition: nobody but a person can say which of the target's those are."""
+    with TrailReader(job.trail) as trail:
+        entries = trail.history.alterations(change.source, 0, change.sequence)
+    if any(one.rows_went and one.sequence == change.sequence for one in entries):
+        number = change.number
+        hint = f"anabranch ddl skip JOB {number} keeps them there; anabranch ddl replace JOB {number} --sql 'DELETE …'"
+        raise ConfigError(
+            "which of the target's rows went with the partition is in no log",
+            job=job.config.name,
+            hint=f"{hint} goes on without those that you delete",
+        )
 
 
 def _refuse_skip(job: JobView, change: DdlChange) -> None:

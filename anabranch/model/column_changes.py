@@ -42,6 +42,7 @@ class ColumnChange(StrEnum):
     SWAP = "online_swap"  # whatever else a copy of the table has, it came in for it
     DROP_TABLE = "drop_table"  # the table is gone
     RENAME_TABLE = "rename_table"  # the table has another name
+    PARTITIONS = "partitions"  # rows went with a part of the table, which no log has
     INDEXES = "indexes"  # those that are not unique
     UNIQUE_KEYS = "unique_keys"  # beside the primary one
     COMMENTS = "comments"  # of a table and its columns
@@ -50,8 +51,16 @@ class ColumnChange(StrEnum):
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
 """The kinds that show in the names and types of a row's columns, where a log has those."""
-OF_TABLES = frozenset((ColumnChange.CREATE, ColumnChange.SWAP, ColumnChange.DROP_TABLE, ColumnChange.RENAME_TABLE))
-"""The kinds that are no changes of columns, but of whole tables."""
+OF_TABLES = frozenset(
+    (
+        ColumnChange.CREATE,
+        ColumnChange.SWAP,
+        ColumnChange.DROP_TABLE,
+        ColumnChange.RENAME_TABLE,
+        ColumnChange.PARTITIONS,
+    )
+)
+"""The kinds that are no changes of columns, but of whole tables, or of many of their rows."""
 BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS, ColumnChange.COMMENTS, ColumnChange.CHECKS))
 """The kinds of which the source alone sees to what they ask of rows: a target may do without them."""
 FOREIGN_KEYS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
@@ -98,7 +107,8 @@ class TableActions:
         """Return what becomes of each kind once a person has decided about those that are asked for; the others stay as the
         job file has them. KEEP_ROWS is about each change of columns that would keep the table from going on."""
         if decision == KEEP_ROWS:
-            kinds = [kind for kind in ColumnChange if kind not in OWN_KEY_ALONE and self.of(kind) in (PARK, STOP, ASK)]
+            about = [kind for kind in ColumnChange if kind not in OWN_KEY_ALONE or kind is ColumnChange.PARTITIONS]
+            kinds = [kind for kind in about if self.of(kind) in (PARK, STOP, ASK)]
             return TableActions({**self.actions, **{kind: KEEPS_ROWS[kind] for kind in kinds}}, self.said)
         told = DECISIONS[decision]
         asked = {kind: told.get(kind, PARK) for kind in ColumnChange if self.of(kind) == ASK}
@@ -118,6 +128,7 @@ IGNORES = {
     ColumnChange.DROP: KEEP,
     ColumnChange.DEFAULT: IGNORE,
     ColumnChange.DROP_TABLE: KEEP,
+    ColumnChange.PARTITIONS: KEEP,
     ColumnChange.INDEXES: IGNORE,
     ColumnChange.UNIQUE_KEYS: IGNORE,
     ColumnChange.COMMENTS: IGNORE,
@@ -129,8 +140,8 @@ DECISIONS: Mapping[str, Actions] = {
     REPLACE: dict.fromkeys(ColumnChange, APPLY),
 }
 
-KEEPS_ROWS: Actions = {**DECISIONS[APPLY], ColumnChange.DROP: KEEP}
-"""Maps kinds of changes of columns to what becomes of them where a table keeps its rows."""
+KEEPS_ROWS: Actions = {**DECISIONS[APPLY], ColumnChange.DROP: KEEP, ColumnChange.PARTITIONS: KEEP}
+"""Maps kinds of changes of columns, and of rows, to what becomes of them where a table keeps its rows."""
 
 ActionsOf = Callable[["TableId"], TableActions]
 """Returns the job file's words about a table of the source."""
@@ -153,12 +164,12 @@ APPLY_ALL = TableActions(dict.fromkeys(ColumnChange, APPLY))
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`:
-    columns that were added, and what rows that were there have got, in the column's text form, where it is not the
-    column's constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made; `created`:
-    the table was not there before, and has no rows; `dropped`: it is gone, with its rows, or to the
-    name `moved`, a table's as text. `built`: another job, which writes there, has built what came or taken it off: a target's
-    own table stays as it is."""
+    """The part of a change that two definitions do not tell. `renamed`: former and next name of columns; `filled`: columns
+    that were added, and what rows that were there have got, in the column's text form, where it is not the column's
+    constant default, or NULL. `swapped`: a copy of the table came in for it, which a tool has made; `created`: the table
+    was not there before, and has no rows; `dropped`: it is gone, with its rows, or to the name `moved`, a table's as text.
+    `rows_went`: the definition is as it was, and rows went with a partition, of which the log has none. `built`: another
+    job, which writes there, has built what came or taken it off: a target's own table stays as it is."""
 
     renamed: tuple[tuple[str, str], ...] = ()
     filled: tuple[tuple[str, str], ...] = ()
@@ -167,6 +178,7 @@ class Untold:
     dropped: bool = False
     moved: str = ""
     built: bool = False
+    rows_went: bool = False
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in _UNTOLD)
@@ -176,14 +188,14 @@ class Untold:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Untold:
-        pairs = {name: tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled")}
-        swapped, created, dropped, built = (bool(data.get(name)) for name in ("swapped", "created", "dropped", "built"))
-        moved = str(data.get("moved", ""))
-        return cls(**pairs, swapped=swapped, created=created, dropped=dropped, moved=moved, built=built)
+        renamed, filled = (tuple((one, other) for one, other in data.get(name, ())) for name in ("renamed", "filled"))
+        swapped, created, dropped, built, went = (bool(data.get(name)) for name in _FLAGS)
+        return cls(renamed, filled, swapped, created, dropped, str(data.get("moved", "")), built, went)
 
 
 NOTHING_UNTOLD = Untold()
-_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped", "moved", "built")
+_FLAGS = ("swapped", "created", "dropped", "built", "rows_went")
+_UNTOLD = ("renamed", "filled", "swapped", "created", "dropped", "moved", "built", "rows_went")
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class StatementFacts:
     OR REPLACE: a new table has the name. `indexes`: it makes, drops or renames indexes or unique keys, or may do so, whatever
     else it does. `beside`: kinds of what an ALTER changes that no row asks for, as BESIDE_COLUMNS and NEVER_FOLLOWED name them.
     `gone_indexes`: names of indexes and unique keys that it drops or renames, or may do so; `gone_checks`: of checks that it
-    drops, or does not enforce any more.
+    drops, or does not enforce any more. `rows_go`: of a PARTITION: rows only go with it, and no others come.
     """
 
     kind: StatementKind
@@ -137,6 +137,7 @@ class StatementFacts:
     beside: tuple[str, ...] = ()
     gone_indexes: tuple[str, ...] = ()
     gone_checks: tuple[str, ...] = ()
+    rows_go: bool = False
 
 
 LogItem = (

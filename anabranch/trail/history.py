@@ -32,7 +32,9 @@ RESTORE = (
     " of the trail; without either, anabranch schema rebuild JOB, where the targets have all of the trail, or load again"
 )
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
-_RARE = ("joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created", "dropped")
+_RARE = (
+    "joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created", "dropped", "rows_went",
+)  # fmt: skip
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
@@ -43,11 +45,12 @@ class Entry:
     joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or by the transaction that was
     committed `at` a place of the log, before which the entry stands; `renamed`: former and next names of its columns;
     `swapped`: a copy came in for it; `created`: `statement` made it; `dropped`: `statement` has taken the table away, and the
-    definition is one that no row has), `copy` (`table` is a copy that a tool makes, of the
-    table in `schema`, which says how that will be defined once the copy comes in; `filled` as in Untold; `reason`: why it
-    may not come in, "" where it may; `at`: the place of the last statement about it; it is no copy any more without a
-    schema, nor once its table is swapped, parked, or joins), `park`, `source` (another server from here on) or `recovered`
-    (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for which it holds."""
+    definition is one that no row has; `rows_went`: rows went with a partition, and the definition stayed), `copy` (`table`
+    is a copy that a tool makes, of the table in `schema`, which says how that will be defined once the copy comes in;
+    `filled` as in Untold; `reason`: why it may not come in, "" where it may; `at`: the place of the last statement about
+    it; it is no copy any more without a schema, nor once its table is swapped, parked, or joins), `park`, `source` (another
+    server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for
+    which it holds."""
 
     kind: str
     sequence: int
@@ -63,6 +66,7 @@ class Entry:
     swapped: bool = False
     created: bool = False
     dropped: bool = False
+    rows_went: bool = False
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -255,6 +259,12 @@ class SchemaHistory:
         """Return whether this version of a table is a copy that came in for the one before."""
         return any(
             e.swapped and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
+        )
+
+    def lost_rows(self, schema: TableSchema) -> bool:
+        """Return whether this version of a table stands for a partition that went with its rows."""
+        return any(
+            e.rows_went and e.schema and e.schema.version == schema.version for e in self._schemas.get(schema.id, [])
         )
 
     def at(self, table: TableId, version: int) -> TableSchema:

@@ -234,7 +234,7 @@ class TrailWriter:
         alters the table, if that chunk is put just before it.
         """
         entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
-        told = {name: getattr(untold, name) for name in ("renamed", "swapped", "created", "dropped")}
+        told = {name: getattr(untold, name) for name in ("renamed", "swapped", "created", "dropped", "rows_went")}
         self._note(replace(entry, at=at, **told))
 
     def copy(

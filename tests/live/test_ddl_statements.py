@@ -68,7 +68,7 @@ def run_all(every: list[Case], source: Database, server: Server, directory: Path
     here = JobHere(kind(source, target, directory, name=unique_name("job")))
     here.made.write_job(APPLY)
     for case in every:
-        source.execute(f"CREATE TABLE {case.table} (id INT PRIMARY KEY, {case.columns})", *_rows(case))
+        source.execute(f"CREATE TABLE {case.table} (id INT PRIMARY KEY, {case.columns}) {case.rest}", *_rows(case))
     here.load()
     here.apply(is_built=True)
     refused: dict[str, str] = {}

@@ -18,13 +18,15 @@ _ONLY = re.compile(r"(mysql|mariadb)> *(.*)")
 
 @dataclass(frozen=True)
 class Case:
-    """A table of its own, with these columns behind `id`, and what is run of it. `number`: its line in the file."""
+    """A table of its own, with these columns behind `id` and `rest` behind those, and what is run of it. `number`: its line
+    in the file."""
 
     number: int
     about: str
     outcome: str
     columns: str
     statements: tuple[str, ...]
+    rest: str = ""
 
     @property
     def table(self) -> str:
@@ -43,18 +45,18 @@ def cases(dialect: str, source: str) -> list[Case]:
 
 
 def _read(file: Path, source: str) -> Iterator[Case]:
-    columns = outcome = about = ""
+    columns = rest = outcome = about = ""
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         if line.startswith("{table}"):
-            columns = line.removeprefix("{table}").strip()
+            columns, _, rest = line.removeprefix("{table}").strip().partition(" || ")
         elif group := _GROUP.fullmatch(line):
             outcome, about = group.groups()
         else:
             only = _ONLY.fullmatch(line)
             if only is None or only[1] == source:
-                yield Case(number, about, outcome, columns, tuple(_statements(only[2] if only else line, number)))
+                yield Case(number, about, outcome, columns, tuple(_statements(only[2] if only else line, number)), rest)
 
 
 def _statements(line: str, number: int) -> Iterator[str]:

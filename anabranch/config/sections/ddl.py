@@ -40,6 +40,7 @@ Comments = Literal["apply", "ignore"]
 Checks = Literal["apply", "ignore", "ask", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "ask", "park", "stop"]
+Partitions = Literal["keep", "ask", "park", "stop"]
 DropTable = Literal["apply", "keep", "rename", "ask", "park", "stop"]
 
 ADDITIVE: Actions = {ColumnChange.ADD: APPLY, ColumnChange.TYPE: APPLY}  # nothing of what is there is lost by them
@@ -80,6 +81,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     rename_table: RenameTable | None = None
     """As above, of these tables, by their former names."""
+    partitions: Partitions | None = None
+    """As above, of these tables."""
     indexes: Indexes | None = None
     """As above, of these tables."""
     unique_keys: UniqueKeys | None = None
@@ -107,7 +110,8 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table`, `rename_table`, `online_swap`, `indexes`, `unique_keys`, `comments` and `checks`."""
+    `create_table`, `drop_table`, `rename_table`, `partitions`, `online_swap`, `indexes`, `unique_keys`, `comments` and
+    `checks`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), only where the target
@@ -159,6 +163,13 @@ class Ddl(Section):
     job's rules give to it. Or park it, as when absent. With `ask` it waits until `anabranch ddl approve` renames it. Where the
     rules do not take the next name, the table is dropped, as `drop_table` has it. From a MySQL or MariaDB
     ([more](../howto/schema-changes.md#tables-that-are-renamed))."""
+
+    partitions: Partitions | None = None
+    """Go on where the source takes a partition away with its rows, which no log has, and keep these rows at the target
+    (`keep`), or park the table, as when absent. With `ask` it waits until `anabranch ddl skip` keeps them, or `replace` says
+    that you have deleted them there. Where rows may have come with a partition, as by EXCHANGE or ATTACH, the table is parked
+    in any case. How a table is divided changes nothing at the target
+    ([more](../howto/schema-changes.md#partitions))."""
 
     indexes: Indexes | None = None
     """Make, drop and rename indexes of the target's tables that are not unique where the source does so with its own (`apply`),

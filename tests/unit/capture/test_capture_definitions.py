@@ -453,6 +453,26 @@ def test_what_is_not_followed_is_noted(keep: Callable, sql: str, kinds: str) -> 
     )
 
 
+def test_rows_that_go_with_a_partition_let_the_table_go_on_where_the_job_keeps_them(keep: Callable) -> None:
+    """What may bring rows parks it, and so does what is not certain; a table that a partition becomes is new."""
+    keeper, orders = keep(table("orders"), table("other")), TableId("shop", "orders")
+    keeper.follows = lambda table: frozenset((ColumnChange.PARTITIONS,))
+    went = [(BarrierKind.ALTER, "orders")]
+    assert seen(keeper, "ALTER TABLE orders DROP PARTITION p0, p1") == went
+    assert seen(keeper, "SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE orders TRUNCATE PARTITION ALL") == went
+    assert seen(keeper, "ALTER TABLE orders CONVERT PARTITION p2 TO TABLE fresh") == [
+        *went,
+        (BarrierKind.PARK, "fresh"),
+    ]
+    found = keeper.select(orders)
+    assert found is not None and found.version == 4 and keeper.trail.history.lost_rows(found)
+    assert noted(keeper, "ALTER TABLE orders COALESCE PARTITION 2") == {"orders": "partitions"}
+    keeper.unsettled[orders] = mark("server", 8)
+    assert seen(keeper, "ALTER TABLE orders DROP PARTITION p3") == [(BarrierKind.PARK, "orders")], "read behind it"
+    found = keeper.on_statement(LogStatement("ALTER TABLE other IMPORT PARTITION p TABLESPACE", "shop", HERE))
+    assert found is not None and "rows came or went" in found.barriers[0].reason
+
+
 def test_unique_keys_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:
     """They are another kind than indexes; a statement about both goes on for either."""
     keeper, orders = keep(table("orders")), TableId("shop", "orders")

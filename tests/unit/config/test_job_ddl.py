@@ -77,6 +77,7 @@ def test_the_first_rule_that_matches_a_table_decides_before_the_section(tmp_path
 
 WRONG = {
     "a kind's own": ('add_column = "keep"', "line 10, [ddl] add_column", "apply_if_exact"),
+    "rows that nobody knows": ('partitions = "apply"', "line 10, [ddl] partitions", "keep"),
     "no such action": ('action = "keep"', "line 10, [ddl] action", "park"),
     "rule without tables": ('[[ddl.rules]]\naction = "park"', "line 10, ", "tables"),
     "of a rule": ('[[ddl.rules]]\ntables = ["a.b"]\nnullability = "ignore"', "line 12, ", "stop"),
@@ -101,6 +102,7 @@ def test_a_pair_parks_whatever_is_changed(tmp_path: Path) -> None:
         'indexes = "apply"',
         'unique_keys = "apply"',
         'drop_column = "keep"',
+        'partitions = "keep"',
         'create_table = "apply"',
         'online_swap = "apply"',
     ):

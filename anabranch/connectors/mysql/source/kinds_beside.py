@@ -29,6 +29,24 @@ _VERBS = ("ADD", "DROP", "ALTER", "RENAME")
 # Of these clauses (first words) the partitions have other bounds, or are gone, or come; rows stay.
 _OF_PARTITIONS = frozenset(("PARTITION", "REMOVE", "REORGANIZE", "COALESCE"))
 
+_BESIDE_PARTITIONS = frozenset(("ALGORITHM", "LOCK"))  # they may stand in front of it, and change nothing
+
+
+def rows_only_go(clauses: Iterable[Sequence[Token]]) -> bool:
+    """Return whether an ALTER TABLE only takes partitions away with their rows, or empties them. `clauses`: each from its first
+    word on, to the end of the statement. EXCHANGE, IMPORT and CONVERT TABLE bring rows; a partition without its file
+    (DISCARD) is not one without rows; a text may end elsewhere than it seems."""
+    for clause in clauses:
+        words = [token.word for token in clause if not token.depth]
+        second = words[1] if len(words) > 1 else ""
+        if (
+            words[0] in ("DROP", "TRUNCATE", "CONVERT") and second == "PARTITION"
+        ):  # the last clause, with all that follows
+            return not any(token.kind == "string" for token in clause)
+        if words[0] not in _BESIDE_PARTITIONS:
+            return False
+    return False
+
 
 def kinds_beside(clauses: Iterable[Sequence[Token]]) -> tuple[str, ...]:
     """Return what the clauses change beside columns, in their order, each kind once."""

@@ -23,7 +23,7 @@ from anabranch.connectors.mysql.source import (
 )
 from anabranch.connectors.mysql.source.column_clauses import Unknown
 from anabranch.connectors.mysql.source.comment_clauses import comment_of
-from anabranch.connectors.mysql.source.kinds_beside import kind_of_index, kinds_beside
+from anabranch.connectors.mysql.source.kinds_beside import kind_of_index, kinds_beside, rows_only_go
 from anabranch.connectors.mysql.source.statement_tokens import TOKEN, Token, tokens
 from anabranch.connectors.mysql.source.statement_words import (
     ACTING,
@@ -254,7 +254,8 @@ class _Statement:
         clauses = list(self._clauses())
         renamed, partition = self._renamed_to(clauses), self._lost_partition(clauses)
         if partition is not None:
-            return StatementFacts(StatementKind.PARTITION, (table, *partition, *renamed))
+            goes = not is_ignoring and rows_only_go([self.tokens[at:] for at, _ in clauses])
+            return StatementFacts(StatementKind.PARTITION, (table, *partition, *renamed), rows_go=goes)
         if renamed:
             alone = ((table, renamed[0]),) if len(clauses) == 1 else ()
             return StatementFacts(StatementKind.RENAME, (table, *renamed), renames=alone)

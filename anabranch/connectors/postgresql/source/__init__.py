@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         LogOptions,
         LogOrder,
         LogReader,
+        RowsWent,
         Shadow,
         SnapshotReader,
         SourceCatalog,
@@ -68,7 +69,9 @@ class PostgresSource:
 
         return steps_for(self.endpoint, options, self.options, tables, begins)
 
-    def drift(self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows) -> dict[TableId, str]:
+    def drift(
+        self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows
+    ) -> dict[TableId, str | RowsWent]:
         from anabranch.connectors.postgresql.source.retyped_columns import Looks
         from anabranch.connectors.postgresql.source.set_up import drift
 

@@ -24,7 +24,7 @@ from anabranch.connectors.postgresql.source.retyped_columns import Looks, TableL
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
 from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
-from anabranch.contracts import LogOptions
+from anabranch.contracts import LogOptions, RowsWent
 from anabranch.errors import SourceUnavailable
 from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, Follows, as_rows_tell, with_those
 from anabranch.model.endpoint import Endpoint
@@ -60,11 +60,12 @@ def drift(
     files: dict[int, SeenFile],
     follows: Follows,
     looks: Looks,
-) -> dict[TableId, str]:
+) -> dict[TableId, str | RowsWent]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
-    The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that the
-    table follows. Notes the tables' `files`, and takes `looks` at their columns.
+    The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that
+    the table follows. Where a partition went with its rows, and the table follows that, it goes on without it. Notes the
+    tables' `files`, and takes `looks` at their columns.
     """
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
@@ -86,7 +87,7 @@ def drift(
     looks.awaited = {oid: place for oid, place in looks.awaited.items() if oid in hopes}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, options.name, now, False, DECODERS[decoder])
-    found = {
+    found: dict[TableId, str | RowsWent] = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
     found |= hidden
@@ -96,6 +97,10 @@ def drift(
             found[table] = f"it became a partition of {wholes[table]}, with which its rows are loaded and followed"
         elif why := _what_became(schema, now.get(table), attached):
             found[table] = why
+        elif table not in found and (gone := _parts(schema) - _parts(now[table])):
+            went = f"the partition {min(gone)} was detached or dropped: its rows went without the log"
+            is_followed = ColumnChange.PARTITIONS in follows(table)
+            found[table] = RowsWent(replace(schema, partitions=now[table].partitions)) if is_followed else went
     return found
 
 
@@ -132,8 +137,6 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
         return "its definition changed at the source"
     if why := changed_types(then, now):
         return why
-    if gone := sorted(_parts(then) - _parts(now)):
-        return f"the partition {gone[0]} was detached or dropped: its rows went without the log"
     if come := sorted((_parts(now) - _parts(then)) & set(attached)):
         return f"the table {come[0]} was attached as a partition: its rows came without the log"
     if dark := [part.name for part in now.partitions if not part.is_logged]:

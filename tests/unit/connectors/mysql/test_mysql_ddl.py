@@ -41,7 +41,8 @@ def _joined(lines: list[str]) -> Iterator[str]:
 def spelled(facts: StatementFacts) -> str:
     schema = [f"{facts.schema}.*"] if facts.schema else []
     engine = [f"({facts.engine})"] if facts.engine else []
-    return " ".join([facts.kind, *map(str, facts.tables), *schema, *engine, *(f"-{key}" for key in facts.dropped_keys)])
+    told = [*schema, *engine, *(f"-{key}" for key in facts.dropped_keys), *["rows-go"] * facts.rows_go]
+    return " ".join([facts.kind, *map(str, facts.tables), *told])
 
 
 @pytest.mark.parametrize(("statement", "expected"), list(cases()))
