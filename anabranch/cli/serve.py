@@ -64,6 +64,12 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
     help="Let people log in by this OpenID provider.",
 )
 @click.option("--store", metavar="URL", help="Share the jobs with managers elsewhere.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(["capture", "apply", "pump", "route", "receive"]),
+    help="Run only this part of ways on this machine; may be repeated.",
+)
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")
 def serve(
@@ -73,6 +79,7 @@ def serve(
     allow_host: tuple[str, ...],
     oidc: Path | None,
     store: str | None,
+    only: tuple[str, ...],
     stop_jobs: bool,
     alert_webhook: tuple[str, ...],
     alert_mail: tuple[str, ...],
@@ -85,6 +92,8 @@ def serve(
 
     A second one of the same home stands by, and takes over when the first has ended. On another machine it does so with
     the same `--store postgresql://…` (or $ANABRANCH_STORE) and a shared ANABRANCH_HOME.
+
+    A job with a database at both ends is a capture and an apply: with `--only capture` it is not started.
     """
     host, port = _address(listen)
     if (tls_cert is None) != (tls_key is None):
@@ -100,6 +109,7 @@ def serve(
     manager = opened(store)
     if sign_on is not None:
         manager.sign_on_by(sign_on)
+    manager.run_only(only)
     manager.notifier.ways = _ways(alert_webhook, alert_mail, alert_command)
     from uvicorn import Config
 

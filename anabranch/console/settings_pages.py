@@ -30,6 +30,7 @@ def settings(request: Request, manager: TheManager, visitor: Visits) -> HTMLResp
     facts: dict[str, Any] = {"users": users, "tokens": tokens, "oidc": manager.oidc, "kept": kept()}
     facts["operations_kept"] = operations.KEPT
     facts |= {"ways": sorted(manager.notifier.ways), "rules": manager.alert_rules.all()}
+    facts["capabilities"] = manager.supervision.capabilities
     facts["people"] = manager.oidc.sessions.people() if manager.oidc else []
     return page(request, "settings.html", visitor, **facts, **_secrets(manager, visitor.caller))
 

@@ -17,6 +17,7 @@ from anabranch.config import JobConfig, parse_job
 from anabranch.config.hop_kinds import HopFile, Kind, kind_of, parse_hop
 from anabranch.config.reading import AnyVariable
 from anabranch.errors import ConfigError, OutOfDate, UnknownName
+from anabranch.manager.capabilities import Part, parts_of
 from anabranch.manager.environment import JobEnvironment, name_in
 from anabranch.manager.secrets import Secrets
 from anabranch.manager.store import ManagerStore, now
@@ -82,6 +83,10 @@ class Jobs:
         if (found := self._kinds.get(key)) is None:
             found = self._kinds[key] = kind_of(self.version(*key).text)
         return found
+
+    def parts(self, name: str) -> tuple[Part, ...]:
+        """Return the parts that a job's or a hop's process does. Raises ConfigError for a file that is wrong."""
+        return parts_of(self.kind(name), self.checked(self.version(name).text))
 
     def checked(self, text: str) -> JobConfig | HopFile:
         """Read the text of the file of a job or a hop. Raises ConfigError with every problem of it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from anabranch.manager.answering import Answering
 from anabranch.manager.asked import Asked
 from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import Caller, Role
+from anabranch.manager.capabilities import Capabilities, Part
 from anabranch.manager.events import Events
 from anabranch.manager.glances import Glance, Glances, Heard
 from anabranch.manager.inside import Inside
@@ -99,6 +100,10 @@ class Manager:
         from anabranch.manager.oidc.sign_on import SignOn  # its packages are an extra of their own
 
         self.oidc = SignOn(settings, self.store, self.audit, self.logins)
+
+    def run_only(self, parts: Collection[str]) -> None:
+        """Let this machine run only these parts of ways, of all where none is named."""
+        self.supervision.capabilities = Capabilities([Part(part) for part in parts])
 
     def session(self, secret: str) -> Session | None:
         """Return the session of a cookie, of a user with a password or of somebody whom the provider has vouched for."""
@@ -281,8 +286,10 @@ class Manager:
         return self.audit.entries(limit, before, job)
 
     def start(self, caller: Caller, name: str) -> ManagedJob:
-        """Keep a job running from now on; one that has failed is tried again."""
+        """Keep a job running from now on; one that has failed is tried again. Raises ConfigError where this machine may not run
+        it."""
         caller.require(Role.OPERATOR, name)
+        self.supervision.require_capable(name)
         before, job = self.jobs.job(name), self.jobs.want(name, True)
         self.supervision.try_again(name)
         self.audit.note(caller, "job_started", name, _wanted(before), _wanted(job))
@@ -296,8 +303,10 @@ class Manager:
         return job
 
     def restart(self, caller: Caller, name: str) -> ManagedJob:
-        """Stop a job in order, and start it again with the present version of its file; one that does not run is started."""
+        """Stop a job in order, and start it again with the present version of its file; one that does not run is started.
+        Raises ConfigError where this machine may not run it: what runs goes on."""
         caller.require(Role.OPERATOR, name)
+        self.supervision.require_capable(name)
         before, job = self.jobs.job(name), self.jobs.want(name, True)
         self.supervision.try_again(name)
         self.supervision.restart(name)

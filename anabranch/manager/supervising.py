@@ -18,6 +18,7 @@ from pathlib import Path
 from anabranch import log
 from anabranch.config.hop_kinds import Kind
 from anabranch.errors import AnabranchError, StateError
+from anabranch.manager.capabilities import Capabilities
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
@@ -70,13 +71,14 @@ class ProcessState:
 class Supervision:
     """The supervision of one manager's jobs. `home`: where jobs have theirs; `environment`: what their processes get,
     beside their secrets; `is_shared`: whether other machines run jobs of this home, too; `may_act`: whether no other manager
-    can supervise them at this moment."""
+    can supervise them at this moment; `capabilities`: what this machine may run, where what runs already goes on."""
 
     jobs: Jobs
     home: Path
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     is_shared: bool = False
     may_act: Callable[[], bool] = lambda: True
+    capabilities: Capabilities = field(default_factory=Capabilities)
 
     def __post_init__(self) -> None:
         self._watched: dict[str, Watched] = {}
@@ -153,6 +155,11 @@ class Supervision:
                 process.ask_to_stop()
             elif time.monotonic() - former[1] > STOP_S:
                 process.kill()
+
+    def require_capable(self, name: str) -> None:
+        """Raise ConfigError for a job or a hop that this machine may not run."""
+        if self.capabilities.is_limited:
+            self.capabilities.require(name, self.jobs.parts(name))
 
     def try_again(self, name: str) -> None:
         """Forget how a job failed, and its pause: it starts at the next look, if it is wanted."""
@@ -270,6 +277,7 @@ class Supervision:
         if self.is_shared and (other := elsewhere(self.home / name)):
             watched.elsewhere = other
             return None
+        self.require_capable(name)
         self.jobs.refresh_file(name)
         environment = self.jobs.environment_of_process(name, self.environment)
         watched.kind = self.jobs.kind(name)

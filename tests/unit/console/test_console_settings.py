@@ -25,6 +25,9 @@ def test_settings_are_in_one_place_for_administrators_of_all_jobs(browser: Brows
     assert "webhook example" in page and "secret.key" in page and "not shown" not in page
     assert "the last 100 of each job" in page
     assert "People log in with passwords of this manager alone" in page and ">Settings</a>" in page
+    assert "every job, pump, router and receiver" in page
+    manager.run_only(["capture", "pump"])
+    assert "only capture, pump" in browser.page("/settings")
     browser.log_in(Role.ADMINISTRATOR, ("web-*",))
     browser.page("/settings", 403)
     browser.page("/settings/log-out-all", 403)
