@@ -354,7 +354,7 @@ def test_rule_19_a_copy_of_a_table_that_was_parked_and_joined_again_does_not_com
     """It may have rows that the table has lost meanwhile, or lack some."""
     made = log()
     made.read(LIKE)
-    (parked,) = made.read("ALTER TABLE orders DROP PARTITION p0")
+    (parked,) = made.read("ALTER TABLE orders IMPORT PARTITION p0 TABLESPACE")
     assert parked.kind is BarrierKind.PARK and made.trail.history.copies() == {}
     made.joins(ORDERS)
     made.read(ALTER)

@@ -111,7 +111,7 @@ def test_a_reason_names_a_load_only_where_there_is_one(trail: TrailWriter, keeps
         ("RENAME TABLE child TO kid", {CHILD, FATHER, TableId("shop", "kid")}),
         ("RENAME TABLE a TO away, other TO inside", {A, TableId("shop", "away"), TableId("shop", "inside")}),
         ("ALTER TABLE a ADD n INT, RENAME TO away", {A, TableId("shop", "away")}),
-        ("ALTER TABLE a DROP PARTITION p", {A}),
+        ("ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b", {A, B}),
         ("ALTER TABLE a CONVERT PARTITION p TO TABLE b", {A, B}),
     ],
 )
