@@ -183,7 +183,7 @@ test-faults: $(STAMP)
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
 	  $(BIN)/python -m pytest -m 'long or quick' --spark --durations=0 tests/scenarios tests/live tests/spark $(ARGS)
 
-# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md. TARGET: postgresql, mysql, mariadb.
+# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md. TARGET: postgresql, mysql, mariadb, kafka.
 torture: $(STAMP)
 	$(BIN)/anabranch torture --seed $(firstword $(subst .., ,$(SEEDS))) \
 	  --histories `expr $(lastword $(subst .., ,$(SEEDS))) - $(firstword $(subst .., ,$(SEEDS))) + 1` \

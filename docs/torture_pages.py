@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
 
 KEPT = Path(__file__).parents[1] / "tests" / "torture"
-TARGETS = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+TARGETS = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "kafka": "Kafka"}
 
 
 def failpoints(generated: str) -> Iterator[str]:
@@ -192,6 +192,17 @@ computed columns; not where somebody else writes. Not drawn there: users who may
 whom a policy hides rows (there are none), and kinds of columns whose values do not all come exactly: MariaDB's UUID and
 INET at a MySQL, MySQL's -0.0 at a MariaDB; from a PostgreSQL numbers without digits, NaN and infinities, dates outside
 of the years 1000 to 9999, 24:00, JSON as it was typed, and texts and bytes without a length in keys.
+
+**Kafka as a target** (`--target kafka`) is a broker of the kit's, from every source; the job has `initial_load = true`, the
+format `plain`, and one, three or five partitions to a topic. The watcher reads the topics with `read_committed`, up to ends at
+which all partitions stood still at one moment, and looks at the rows that the messages tell behind each transaction of the
+source: every one of them is seen by itself, and must be the next state that the source had. Messages are folded strictly: the
+image before a change must be the row that is there, so what is told twice, left out or out of order contradicts; a key stays in
+its partition, a delete has its tombstone, a TRUNCATE is told to each partition once. Most faults are where such a target is
+written: the job is gone around its topics, its first rows and its Kafka transactions, another process takes its place and
+fences it, the broker is killed or restarted. Not drawn is what such a job refuses (foreign keys that change rows unseen,
+partial images, a second target, tables that are loaded again, parked or written to by others), columns that are computed, added
+or altered, and tables that come and go; lines to the broker, which clients find past any proxy; Spark, which has nothing to do.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

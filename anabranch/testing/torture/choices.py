@@ -16,10 +16,11 @@ from anabranch.testing.torture.targets import family_at
 SHARE = 0.4  # of the histories to a target that has any
 
 
-def draw_options(seed: int, target: Database) -> Mapping[str, str]:
+def draw_options(seed: int, target: Database) -> Mapping[str, str | int | bool]:
     """Draw the options of one target; none where somebody else writes to it, who would have to know how."""
-    choices, drawn = family_at(target).choices, random.Random(f"options of {seed}")
-    deed = draw_deed(seed)
-    if drawn.random() >= SHARE or (deed and deed.kind == CONFLICT):
+    family, drawn = family_at(target), random.Random(f"options of {seed}")
+    choices, deed = family.choices, draw_deed(seed)
+    is_left_out = drawn.random() >= SHARE or (deed is not None and deed.kind == CONFLICT)
+    if is_left_out and not family.keeps_changes:  # which has none of its own without
         return {}
     return {name: drawn.choice(values) for name, values in choices.items()}

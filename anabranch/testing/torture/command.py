@@ -32,6 +32,7 @@ from anabranch.testing.torture.second import made_beside
 from anabranch.testing.torture.shrink import shrink
 from anabranch.testing.torture.sources import NAMES
 from anabranch.testing.torture.targets import NAMES as TARGETS
+from anabranch.testing.torture.targets import target_family
 from anabranch.testing.torture.uninterrupted import uninterrupted
 
 HISTORIES = 20
@@ -86,6 +87,8 @@ def run_torture(asked: Asked) -> int:
         _require_fit(asked, replayed)
     if asked.results:
         report.require_writable(asked.results)
+    if asked.with_spark and asked.target in TARGETS and target_family(str(asked.target)).keeps_changes:
+        raise ConfigError(f"--spark: a job to a {asked.target} does nothing in Spark", hint="leave --spark out")
     with _directory() as directory, _ground(asked, directory, replayed) as ground:
         ground.require_free()
         _say(*(f"  source  {s.name} {s.version} on {s.host}:{s.port}" for s in ground.sources))

@@ -22,7 +22,7 @@ from anabranch.testing.torture.postgresql_tables import is_late_unique
 from anabranch.testing.torture.schemas import draw_schema, known_kinds, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.tables import Schema
-from anabranch.testing.torture.targets import empties_apart
+from anabranch.testing.torture.targets import empties_apart, family_at
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -52,7 +52,11 @@ def draw_history(
     schema = draw_schema(r, family, version, decoder, target)
     schema = schema if unchecked else (with_one_way if source_family(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
-    if source_family(family).hides_actions:
+    is_whole = target is not None and family_at(target).keeps_changes  # whole rows alone, and what no log hides
+    schema = without_actions(schema) if is_whole else schema
+    if is_whole and source_family(family).hides_actions:
+        grows = passes = False
+    elif source_family(family).hides_actions:
         schema = with_computed(schema, seed)
         if grows:
             known = known_kinds(family, version, decoder, target)
@@ -74,7 +78,7 @@ def draw_history(
         after[r.randrange(len(after))] = _big(draft, sessions)
     _hold_back(r, during)
     _hold_back(r, after)
-    images = _images(draft, sessions, apart) if draft.family.has_images else ()
+    images = _images(draft, sessions, apart or is_whole) if draft.family.has_images else ()
     drops = draw_drops(seed) if len(schema.steady) < len(schema.tables) else ""
     history = _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder, drops))
     is_emptied = not draft.family.commits_truncates and not decoder and target is not None and empties_apart(target)

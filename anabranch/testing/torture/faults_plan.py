@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anabranch.failpoints import POINTS
 from anabranch.testing.torture.contract import Fault
@@ -63,6 +64,12 @@ RARE = frozenset(
 }
 # Of these, those that so few reach that some thousand histories need more than the others' share of faults there.
 RAREST = ("trail.pack.written", "trail.pack.renamed", "apply.reread", "apply.reread", "apply.reread")
+# Of histories to a target that keeps changes: what happens, and where (`lose`: a broker is killed).
+OF_CHANGES = {"exit": 40, "raise": 10, "kill": 15, "second": 20, "restart": 5, "lose": 10}
+AT_CHANGES = (
+    *("changes.made", "changes.known", "first.read", "first.committed", "apply.claim", "apply.claimed"),
+    *("apply.begin", "apply.begun", "apply.appended", "apply.saved", "apply.commit", "apply.committed"),
+)
 LONGEST_AFTER = 30  # committed transactions: every history has more
 CLOCKS = (-86_400.0, -3_600.0, -2.0, 90.0, 90_000.0)
 
@@ -74,6 +81,26 @@ def draw_faults(seed: int, *, kinds: Sequence[str] = tuple(WEIGHTS), with_server
     weights = [WEIGHTS[kind] for kind in wanted]
     number = drawn.choices((1, 2, 3), (5, 3, 2))[0]
     found = [_fault(kind, drawn) for kind in drawn.choices(wanted, weights, k=number)]
+    return tuple({_place(fault): fault for fault in found}.values())
+
+
+def faults_of_changes(seed: int, drawn: Sequence[Fault]) -> tuple[Fault, ...]:
+    """Return the faults of a history to a target that keeps changes: one of those that are drawn for any, and one or two where
+    such a target is written. Lines to it are left alone: clients find its brokers past any proxy."""
+    r = random.Random(f"faults of changes {seed}")
+    lines = ("cut", "stall", "slow", "refuse")
+    found = [replace(one, where="source") if one.kind in lines else one for one in drawn[:1]]
+    found = [one for one in found if not one.where.startswith("load.")]
+    for kind in r.choices(tuple(OF_CHANGES), tuple(OF_CHANGES.values()), k=r.choice((1, 1, 2))):
+        after = r.choice((-1, *range(0, LONGEST_AFTER, 3)))
+        if kind in ("exit", "raise"):
+            found.append(Fault(kind, r.choice(AT_CHANGES), r.choice((1, 1, 2, 3, 7))))
+        elif kind in ON_SERVERS:
+            found.append(Fault(kind, "target", after=max(after, 0)))
+        elif kind == "kill":
+            found.append(Fault(kind, "apply", seconds=round(r.uniform(0, 0.25), 3), after=after))
+        else:
+            found.append(Fault(kind, "apply", seconds=round(r.uniform(0.1, 0.5), 2), after=after))
     return tuple({_place(fault): fault for fault in found}.values())
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -66,7 +67,9 @@ def _become(request: Any, alive: int) -> None:
 
 if __name__ == "__main__":
     needed = [module for name in sources.NAMES for module in sources.source_family(name).preloaded]
-    needed += [module for name in targets.NAMES for module in targets.target_family(name).preloaded]
+    for name in targets.NAMES:
+        with suppress(ModuleNotFoundError):  # a driver that is not installed, which no history here needs then
+            needed += targets.target_family(name).preloaded
     import_all((*PRELOADED, *needed))
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # a child takes it when it knows what it means
     serve(socket.socket(fileno=int(sys.argv[1])), _become)

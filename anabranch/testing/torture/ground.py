@@ -86,7 +86,7 @@ class Ground:
         (policies.py), or one whom they do while the job streams (bound.py). A target with another owner keeps that one."""
         if not self.is_ours:
             return {}
-        target = self.target_of(seed) is not self.plain
+        target = self.target_of(seed) is not self.plain and not self.family.keeps_changes
         if has_worst(seed):
             return {"source": USER} | ({"target": USER} if target else {})
         target = target and family_at(self.holding_of(seed)).has_policies
@@ -198,7 +198,9 @@ def private(
     """Servers of our own below `directory`, stopped afterwards."""
     with ExitStack() as stack:
         databases = stack.enter_context(target_family(target).private(directory))
-        second = databases.second or stack.enter_context(target_family(ELSEWHERE).private(directory)).target
+        second = databases.second
+        if second is None and not target_family(target).keeps_changes:
+            second = stack.enter_context(target_family(ELSEWHERE).private(directory)).target
         sources = []
         for family in map(source_family, families):
             source = stack.enter_context(family.start(directory, decoders))

@@ -78,6 +78,10 @@ class MysqlSnapshots:
     _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # columns that vary, by table
     _found: Sequence[Passing] = field(default=(), init=False)  # of those that come and go, the ones that are there
 
+    @property
+    def has_more(self) -> bool:
+        return False
+
     def read(self) -> Snapshot:
         if self._connection is None:
             self._connect()

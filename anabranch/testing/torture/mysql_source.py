@@ -93,6 +93,9 @@ class MysqlSource:
                 cursor.execute(statement)
             return log_end(server, cursor)
 
+    def tell_whole_rows(self, server: Server, name: str) -> None:
+        """Do nothing: it does, where no session says otherwise (History.images)."""
+
     def commits(self, server: Server, place: Place, history: History) -> Commits:
         alone = ((one.number, one.alone) for one in history.transactions)
         drops = {statement.table: number for number, statement in alone if statement and statement.do == "drop"}

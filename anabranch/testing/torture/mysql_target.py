@@ -39,7 +39,7 @@ FAST = (
     "--local-infile=1",
 )
 # Without `uuid = "native"`, which a MySQL has not, and composites, which no history has.
-CHOICES: Mapping[str, Sequence[str]] = {
+CHOICES: Mapping[str, Sequence[str | int | bool]] = {
     "json": ("json", "text"),
     "uuid": ("char", "binary"),
     "instant": ("fitting", "timestamp", "datetime"),
@@ -60,6 +60,7 @@ class MysqlTarget:
     error: type[Exception] = pymysql.err.MySQLError
     lost: type[Exception] = pymysql.err.OperationalError
     has_policies: bool = False
+    keeps_changes: bool = False
     preloaded: Sequence[str] = (
         "anabranch.connectors.mariadb.target",
         "anabranch.connectors.mysql.target.apply",
@@ -67,7 +68,7 @@ class MysqlTarget:
         "anabranch.connectors.mysql.target.store",
         "pymysql",
     )
-    choices: Mapping[str, Sequence[str]] = field(default_factory=lambda: CHOICES)
+    choices: Mapping[str, Sequence[str | int | bool]] = field(default_factory=lambda: CHOICES)
 
     @contextmanager
     def private(self, directory: Path) -> Iterator[Private]:

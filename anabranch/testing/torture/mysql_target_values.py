@@ -62,6 +62,11 @@ def shown(kind: Kind) -> Shown:
     return _text
 
 
+def as_known(kind: Kind) -> Shown:
+    """Return what finds the text of a float or a JSON among the kind's own, however it is printed."""
+    return _by(_float(kind.at_target) if kind.at_target in _FLOATS else _json, kind)
+
+
 def _by(meaning: Callable[[Printed], object], kind: Kind) -> Shown:
     """Return what finds the text among the kind's own by what it means; one that means none of them is shown as it is."""
     texts = [text for one in kind.texts.values() for text in ([one] if isinstance(one, str) else one.values())]

@@ -17,7 +17,7 @@ from anabranch.testing.torture.deeds import deed_faults, draw_deed
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.emptying import emptying_faults
 from anabranch.testing.torture.ends import version_of
-from anabranch.testing.torture.faults_plan import ON_SERVERS, draw_faults
+from anabranch.testing.torture.faults_plan import ON_SERVERS, draw_faults, faults_of_changes
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.growing import growing_faults, may_grow
 from anabranch.testing.torture.history import History
@@ -49,7 +49,8 @@ class One:
     def drawn(self, seed: int) -> tuple[History, tuple[Fault, ...]]:
         source = self.ground.source_of(seed)
         unchecked = self.ground.target_of(seed) is not self.ground.plain
-        deed = None if self.with_spark else draw_deed(seed)
+        keeps = self.ground.family.keeps_changes
+        deed = None if self.with_spark or keeps else draw_deed(seed)
         apart = deed is not None and deed.needs_apart
         history = draw_history(
             seed,
@@ -59,12 +60,14 @@ class One:
             apart=apart,
             decoder=self.ground.decoder_of(seed),
             target=self.ground.holding_of(seed),
-            grows=deed is None and not self.with_spark and may_grow(seed),
-            passes=deed is None and not self.with_spark and may_pass(seed),
+            grows=deed is None and not (self.with_spark or keeps) and may_grow(seed),
+            passes=deed is None and not (self.with_spark or keeps) and may_pass(seed),
         )
         if self.with_spark:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
+        if keeps:
+            return history, faults_of_changes(seed, faults)
         sakes = (*deed_faults(seed), *emptying_faults(history, self.ground.target_of(seed)))
         sakes = (*sakes, *growing_faults(history), *passing_faults(history))
         more = [one for one in sakes if one.where not in [fault.where for fault in faults]]
@@ -75,6 +78,8 @@ class One:
     def second_of(self, seed: int) -> Database | None:
         """The other target of the job, where it has two; `run` with Spark has one, and a deed that shows keys at the target."""
         deed = draw_deed(seed)
+        if self.ground.family.keeps_changes:
+            return None
         return None if self.with_spark or (deed and deed.shows_keys) else self.ground.second_of(seed)
 
     def run(self, history: History, faults: Sequence[Fault]) -> Result:

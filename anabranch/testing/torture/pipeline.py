@@ -56,6 +56,7 @@ WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
 LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables are read, and between two chunks
+BEGINNING = ("", "changes.made", "first.read")  # the same at a target that keeps changes
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 LOG_IMAGES = (0, 0, 1, 3)  # of a chunk of PostgreSQL's log: large transactions come in fragments
@@ -102,7 +103,8 @@ class LocalPipeline(Waiting):
         self._stack, self._proxies = ExitStack(), dict[str, Proxy]()
         self._loses = any(fault.kind == "lose" for fault in self.faults)
         packs = any(fault.where.startswith("trail.pack") for fault in self.faults)
-        self._deed = None if self._loses else draw_deed(self.seed)
+        keeps = family_at(self.place.target).keeps_changes
+        self._deed = None if self._loses or keeps else draw_deed(self.seed)
         if self._deed and self._deed.kind == POLICY and self.place.users.get("target") != bound.USER:
             self._deed = None  # nobody whom a policy concerns
         setting = SETTINGS.get(self._deed.kind, "") if self._deed else ""
@@ -121,14 +123,17 @@ class LocalPipeline(Waiting):
         self.truncates = tuple(
             empties_at_once(one, self.place.source.name, emptied, bare) for one in self.place.targets
         )
-        self.meets = drawn.choice(("", *LOADING))
+        self.meets = drawn.choice(BEGINNING if keeps else ("", *LOADING))
+        if keeps:
+            more = more.partition("\n[apply]")[0]  # rows are staged, merged or removed nowhere
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
         # Where definitions change, a prepared transaction would park its tables.
         grows = self.history is not None and (self.history.grows or self.history.passes)
         more += SETTING if grows else ""
         more += passing.setting(self.history) if self.history is not None and self.history.passes else ""
-        if drawn.random() < TWO_PHASE and stays and not grows and source_family(self.place.source.name).has_beside:
+        has_beside = source_family(self.place.source.name).has_beside and not keeps
+        if drawn.random() < TWO_PHASE and stays and not grows and has_beside:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
             self._deed = None
         self._tables = tables_at(self.place.target, self.place.name)

@@ -6,6 +6,7 @@ What does not live here: its processes (parts.py), its faults (pipeline.py), the
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from anabranch.testing.torture.contract import SECOND, PipelineFailed
 from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.targets import family_at
 from anabranch.trail.reader import TrailReader, exists
-from anabranch.view.opened import source_of, target_of
+from anabranch.view.opened import end_of, source_of
 
 SECRETS = {end: f"ANABRANCH_TORTURE_{end.upper()}" for end in ("source", "target", SECOND)}  # variables, by end
 POLL_SECONDS = 0.02
@@ -61,7 +62,7 @@ class Place:
     at: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # host and port of a proxy, by end
     second: Database | None = None
     decoder: str = ""  # of the source's log, "" for the usual one
-    options: Sequence[Mapping[str, str]] = ()  # [target.options] of each target
+    options: Sequence[Mapping[str, str | int | bool]] = ()  # [target.options] of each target
     users: Mapping[str, str] = field(
         default_factory=dict
     )  # by end, where it is not the server's; the password is the same
@@ -113,6 +114,8 @@ class Place:
 
     def _url(self, target: Database, end: str, secret: str) -> str:
         user, at = self._user("target", target.server), self._address(end, target.server)
+        if not user:
+            return f"{target.server.name}://{at}"
         return f"{target.server.name}://{user}:${{{SECRETS[secret]}}}@{at}/{target.name}"
 
     def _user(self, end: str, server: Server) -> str:
@@ -143,8 +146,8 @@ class Place:
         return tuple(Looking(job.on(name)) for name in (ONLY, SECOND)[: len(self.targets)])
 
 
-def _toml(options: Mapping[str, str]) -> str:
-    return "".join(f'{name} = "{value}"\n' for name, value in options.items())
+def _toml(options: Mapping[str, str | int | bool]) -> str:
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in options.items())
 
 
 @dataclass
@@ -156,7 +159,7 @@ class Looking:
     is_patient: bool = field(default=False, init=False)  # may tables be parked for a while?
 
     def __post_init__(self) -> None:
-        self._store = target_of(self.job).store()
+        self._store = end_of(self.job).store()
         self._source = source_of(self.job)
 
     def is_consistent(self) -> bool:

@@ -70,6 +70,10 @@ class PostgresqlSnapshots:
         default=None, init=False
     )  # of this connection: after a crash numbers come again
 
+    @property
+    def has_more(self) -> bool:
+        return False
+
     def read(self) -> Snapshot:
         if self._connection is None:
             self._connect()

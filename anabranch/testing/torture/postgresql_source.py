@@ -62,6 +62,13 @@ _CHANGES = (
 )
 GONE_SECONDS = 10.0  # for a reader of a slot to be gone
 
+WHOLE_ROWS = """
+DO $$ DECLARE one regclass; BEGIN
+ FOR one IN SELECT oid FROM pg_class WHERE relnamespace = '{}'::regnamespace AND relkind IN ('r', 'p') LOOP
+  EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', one);
+ END LOOP;
+END $$"""
+
 
 @dataclass
 class PostgresqlSource:
@@ -112,6 +119,9 @@ class PostgresqlSource:
             f"CREATE PUBLICATION {history.database} FOR TABLE {tables} WITH (publish_via_partition_root = true)",
             f"SELECT pg_create_logical_replication_slot('{history.database}', '{PLUGIN}')",
         )
+
+    def tell_whole_rows(self, server: Server, name: str) -> None:
+        Database(server, DATABASE).execute(WHOLE_ROWS.format(name))
 
     def commits(self, server: Server, place: None, history: History) -> Commits:
         with closing(connect(server, DATABASE, options=OPTIONS)) as connection:

@@ -50,13 +50,14 @@ class PostgresqlTarget:
     error: type[Exception] = psycopg.Error
     lost: type[Exception] = psycopg.OperationalError
     has_policies: bool = True
+    keeps_changes: bool = False
     preloaded: Sequence[str] = (
         "anabranch.connectors.postgresql.target.apply",
         "anabranch.connectors.postgresql.target.load",
         "anabranch.connectors.postgresql.target.store",
         "psycopg",
     )
-    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str | int | bool]] = field(default_factory=dict)
 
     @contextmanager
     def private(self, directory: Path) -> Iterator[Private]:

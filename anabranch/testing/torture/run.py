@@ -67,6 +67,8 @@ def run_history(
         family_at(each).drop(each, history.database)
     family = source_family(source.name)
     begin = family.prepare(history, source)
+    if family_at(target).keeps_changes:
+        family.tell_whole_rows(source, history.database)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
     more = pipeline.beside()
@@ -156,7 +158,10 @@ def _drive(
 
 
 def losses(fired: Sequence[Fault], targets: Sequence[Database]) -> list[int]:
-    """Return how often each target was made to forget its last commits."""
+    """Return how often each target was made to forget its last commits. One that keeps changes never does: who reads them has
+    them for good."""
+    if any(family_at(target).keeps_changes for target in targets):
+        return [0] * len(targets)
     lost = [fault.at for fault in fired if fault.kind == "lose" and fault.where == "target"]
     return [lost.count(at) if is_apart(targets) else len(lost) for at, _ in zip(("", SECOND), targets, strict=False)]
 

@@ -93,6 +93,9 @@ class SourceFamily(Protocol):
     def prepare(self, history: History, server: Server) -> Any:
         """Make empty tables, afresh. Returns where the source's log is then, for `commits`."""
 
+    def tell_whole_rows(self, server: Server, name: str) -> None:
+        """Have the log tell whole rows of all tables of a history, as targets need them that keep changes."""
+
     def commits(self, server: Server, place: Any, history: History) -> Commits:
         """Read what the log has behind a place; asked once."""
 

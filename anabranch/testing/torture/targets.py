@@ -33,6 +33,7 @@ _MODULES = {
     "postgresql": "anabranch.testing.torture.postgresql_target",
     "mysql": "anabranch.testing.torture.mysql_target",
     "mariadb": "anabranch.testing.torture.mysql_target",
+    "kafka": "anabranch.testing.torture.kafka_target",
 }
 NAMES = tuple(_MODULES)
 STATE = "anabranch"  # the schema in which the product keeps its own at a target
@@ -113,6 +114,10 @@ def shown_in(names: Collection[str], found: Sequence[Passing], rows: Sequence[by
 class Snapshots(Protocol):
     """Reads a history's tables over a connection that it makes when it needs one. Every method may raise the family's
     `lost`; then `close`, and the next `read` connects again."""
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether the next `read` shows a later state than the last one did, which had been reached by then."""
 
     def read(self) -> Snapshot:
         """Read all tables in one snapshot, in as few round trips as there can be: it is asked hundreds of times a second."""
@@ -213,15 +218,17 @@ class TargetFamily(Protocol):
     """One kind of target.
 
     `name`: its server's, and the scheme of URLs. `error`: the class of all errors of its driver; `lost`: that of a line or a
-    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `preloaded`: modules that a
-    job's processes need for it, product and driver. `choices`: values of [target.options] that are drawn, by option."""
+    server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `keeps_changes`: it has no
+    rows but the changes of them, so that nothing is done to rows there, and it is a job's only target. `preloaded`: modules
+    that a job's processes need for it, product and driver. `choices`: values of [target.options] that are drawn, by option."""
 
     name: str
     error: type[Exception]
     lost: type[Exception]
     has_policies: bool
+    keeps_changes: bool
     preloaded: Sequence[str]
-    choices: Mapping[str, Sequence[str]]
+    choices: Mapping[str, Sequence[str | int | bool]]
 
     def private(self, directory: Path) -> AbstractContextManager[Private]:
         """Start a server of the kit's own below a directory, quick, not durable; stop it at the end.
@@ -276,7 +283,7 @@ def empties_at_once(target: Database, source: str, said: str = "", has_bare: boo
     `said`: by the job file, "" for nothing. Where it commits by itself (K17), what is seen between it and its epoch is the
     state behind the transaction, as that does nothing else; what a transaction has beside it, as its number in the ledger,
     makes it a DELETE. `has_bare`: the history has some with nothing beside it, also from other sources."""
-    if said == "delete" or (empties_apart(target) and not said):
+    if said == "delete" or family_at(target).keeps_changes or (empties_apart(target) and not said):
         return False
     return not empties_apart(target) or source_family(source).commits_truncates or has_bare
 

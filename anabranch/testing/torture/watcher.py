@@ -104,7 +104,13 @@ class Watcher:
         while (seen := self._try()) is None:
             if time.monotonic() > deadline:
                 return self.observe()
+        while self._has_more():
+            seen = self._try() or seen
         return seen
+
+    def _has_more(self) -> bool:
+        """Return whether the target has shown less than it has. Raises the driver's error."""
+        return self._snapshots.has_more
 
     def _try(self) -> Observation | None:
         """Observe once; None where the target is gone, or restarting."""

@@ -29,7 +29,7 @@ from anabranch.connectors.kafka.errors import translated, translated_error
 from anabranch.connectors.kafka.target.names import WantedTopic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.state_forms import NotedTopic
-from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.errors import NOT_ADMITTED, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 PAUSE_S = 0.02
@@ -251,8 +251,23 @@ def _create(endpoint: Endpoint, topics: list[NewTopic]) -> None:
             if errors.of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translated_error(errors.of(error), f"make topic {name}") from error
     names = {topic.topic for topic in topics}
-    if not _comes(lambda: found_topics(endpoint, names).keys() == names, limit):
+    if not _comes(lambda: _are_led(endpoint, names), limit):
         raise TargetUnavailable(f"topics were made, and are not there yet: {', '.join(sorted(names))}")
+
+
+def _are_led(endpoint: Endpoint, names: Iterable[str]) -> bool:
+    """Return whether all topics are there, and each of their partitions has a broker that leads it and knows that: one that was
+    just made has none for a moment."""
+    found = found_topics(endpoint, names)
+    if found.keys() != set(names):
+        return False
+    try:
+        ends_of(endpoint, found.values())
+    except (TargetError, TargetUnavailable) as error:
+        if error.code == NOT_ADMITTED:
+            raise
+        return False
+    return True
 
 
 def _comes(true: Callable[[], bool], seconds: float) -> bool:
