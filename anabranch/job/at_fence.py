@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import NotCaughtUp, TrailCorrupt, TrailError
+from anabranch.job.left_out import tells_all
 from anabranch.job.verifying import beside_of, states_of, tables_of, verify
-from anabranch.job.watched import compared_as, looking, tells_all
+from anabranch.job.watched import compared_as, looking
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import CutoverNote, Phase, Step, Verifies
 from anabranch.model.ids import TableId
@@ -159,11 +160,13 @@ class AtFence:
     def at_fence(self, verifies: Verifies) -> AtTheFence:
         """Compare both ends. Raises NotCaughtUp where nothing differs, and nobody can tell of all tables."""
         if verifies is Verifies.WHOLE:
-            return told(self.job.label, [], verify(self.job, self.spark, Wanted()), {})
+            return told(self.job.label, [], verify(self.job, self.spark, Wanted(), is_still=True), {})
         choice = chosen(self.job)
         since, left = self._since(choice.known)
         whole = {**choice.whole, **left}
-        found = verify(self.job, self.spark, Wanted(), only=whole) if whole else Verification(())
+        found = Verification(())
+        if whole:
+            found = verify(self.job, self.spark, Wanted(), only=whole, is_still=True)
         return told(self.job.label, since, found, whole)
 
     def _since(self, tables: Sequence[Known]) -> tuple[list[Compared], dict[TableId, str]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anabranch.config.patterns import Pattern
 from anabranch.contracts import ComputedReader, TargetReader, TellingReader
 from anabranch.errors import ConfigError, StateError
+from anabranch.job.left_out import NOTHING, tells_all, unsure
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.repairing import KEYS, repair, require_apply
 from anabranch.lifecycle.skipping import sequence_of
@@ -51,15 +52,6 @@ NO_BEGINNING = (
     "the target was told of its changes alone, and the source's rows cannot be looked for by a key: nobody can tell what was"
     " there before"
 )
-NOTHING: Mapping[str, Any] = {
-    "identical": False,
-    "missing": 0,
-    "extra": 0,
-    "different": 0,
-    "sample": (),
-    "pending": 1,
-    "is_complete": False,
-}
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,9 +66,12 @@ def verify(
     *,
     only: Collection[TableId] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    is_still: bool = False,
 ) -> Verification:
     """Compare both ends. While the job runs, writers may go on: what differs is looked at again until it can be told. Else both
     ends are taken as they are now: the writer has to be quiet, the stream caught up. `only`: of the tables that stream, these.
+    `is_still`: nobody writes at either end, as behind the fence of a cut-over, so what differs is final also where an origin is
+    left out.
 
     Raises ConfigError for a pattern that is none or that no table of the job fits, for a position that is none and for a target
     that cannot be compared, or not by a sample; StateError while a table of them is not past its load, and where `since` is
@@ -111,12 +106,12 @@ def verify(
         refuse_while_cut_over(job)
         require_apply(job)
     states, others = states_of(job, wanted.patterns)
-    tables, beside = tables_of(job, states, others), beside_running(job)
+    tables, beside = tables_of(job, states, others), beside_running(job, is_still)
     tables = tables if only is None else [one for one in tables if one.table.source in only]
-    found = _compared_whole(job, spark, tables, wanted, beside)
+    found = _compared_whole(job, spark, tables, wanted, beside, is_still)
     if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
-        found = replace(_compared_whole(job, spark, tables, wanted, beside), repaired=tuple(done))
+        found = replace(_compared_whole(job, spark, tables, wanted, beside, is_still), repaired=tuple(done))
     if beside is not None:
         states, found = still_streaming(job, states, found)
     return replace(found, **not_replicated(job, states))
@@ -128,19 +123,22 @@ def not_replicated(job: JobView, states: Mapping[TableId, TableState]) -> dict[s
     return {"parked": parked, "set_aside": _set_aside(job, states)}
 
 
-def beside_running(job: JobView) -> Beside | None:
-    """Return what a verification beside the running job needs; None where no part runs that follows the source."""
-    return beside_of(job) if any(part.name in (RUN, CAPTURE, APPLY) for part in running(job)) else None
+def beside_running(job: JobView, is_still: bool = False) -> Beside | None:
+    """Return what a verification beside the running job needs; None where no part runs that follows the source. `is_still`:
+    nobody writes at either end, so there is nothing that the trail would not tell."""
+    if not any(part.name in (RUN, CAPTURE, APPLY) for part in running(job)):
+        return None
+    return replace(beside_of(job), tells_all=is_still or tells_all(job))
 
 
 def beside_of(job: JobView) -> Beside:
-    """Return what looks at single rows need, whether the job runs or not."""
+    """Return what looks at single rows need, whether the job runs or not. It says of no origin whether it has written."""
     with store_of(job) as store:
         states = store.states.tables(job.config.name)  # parents may be tables that are not looked at
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     parents = {} if logs_cascades(job, source_of(job)) else {table: parents_of(table, schemas) for table in schemas}
-    tells_all = not job.config.source.leave_out
-    return Beside(job.config.name, job.trail, job.config.load.lock, parents, PATIENCE, tells_all)
+    is_told = not job.config.source.leave_out
+    return Beside(job.config.name, job.trail, job.config.load.lock, parents, PATIENCE, is_told)
 
 
 def still_streaming(
@@ -202,10 +200,13 @@ def _compared_whole(
     tables: Sequence[VerifyTable],
     wanted: Wanted,
     beside: Beside | None,
+    is_still: bool,
 ) -> Verification:
     found = compared(job, spark, tables, wanted, beside)
     assert found is not None, "nothing stops it"
-    return found
+    if beside is None or is_still or not beside.tells_all or tells_all(job):
+        return found
+    return unsure(found)  # a way back was armed meanwhile
 
 
 def compared(

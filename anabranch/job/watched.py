@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError
+from anabranch.job.left_out import tells_all, unsure
 from anabranch.job.verifying import (
-    NOTHING,
     beside_running,
     compared,
     expected_identity,
@@ -24,19 +24,17 @@ from anabranch.job.verifying import (
 )
 from anabranch.model.cutover import Cutover
 from anabranch.model.ids import TableId
-from anabranch.model.markers import is_job
 from anabranch.model.table_life import TableState
 from anabranch.model.value_rules import ValueRules
 from anabranch.model.verified import VerifiedPlace
-from anabranch.model.writers import is_left_out
-from anabranch.verify.again import LEFT_OUT, Again
+from anabranch.verify.again import Again
 from anabranch.verify.both_ends import Beside
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Verification
 from anabranch.verify.touched import Parent, Passing, all_pass
 from anabranch.verify.wanted import Wanted
 from anabranch.view.identity import trail_uuid
-from anabranch.view.opened import catalog_of, read_of, source_of, store_of
+from anabranch.view.opened import read_of, source_of, store_of
 from anabranch.view.options import value_rules
 
 if TYPE_CHECKING:
@@ -77,28 +75,15 @@ def verify_one(
     states = {state.source: whole}
     tables = tables_of(job, states, others)
     # A lock that the job takes for one load is not for looks that go on for ever.
-    beside = replace(beside, patience=patience, extends=False, lock="none", tells_all=tells_all(job))
+    beside = replace(beside, patience=patience, extends=False, lock="none")
     begun = _begun(job, tables[0], beside, stop) if beside.tells_all and tables and wanted.sample is None else None
     found = compared(job, spark, tables, wanted, beside, stop)
     if found is None:
         return None
     found = still_streaming(job, states, found)[1]
     if beside.tells_all and not tells_all(job):
-        unsure = (replace(one, **NOTHING, why=LEFT_OUT) if one.differs else one for one in found.tables)
-        return Turn(replace(found, tables=tuple(unsure)))
+        return Turn(unsure(found))
     return Turn(found, begun.place if begun is not None and begun.is_at_one_server(job, beside, stop) else None)
-
-
-def tells_all(job: JobView) -> bool:
-    """Return whether the trail tells all that changes the source's rows at present: no origin is left out, or those are jobs
-    that have nothing at the source, as a way back before it is armed."""
-    names = job.config.source.leave_out
-    if not names:
-        return True
-    if not all(map(is_job, names)):
-        return False
-    with catalog_of(source_of(job)) as catalog:
-        return not any(is_left_out(writer, names) for writer in catalog.writers())
 
 
 def compared_as(one: VerifyTable, rules: ValueRules, parents: Mapping[TableId, Parent]) -> str:

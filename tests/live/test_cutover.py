@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pymysql
@@ -18,11 +19,12 @@ from anabranch.cutover.flip import flip_lock
 from anabranch.cutover.report import CutoverReport
 from anabranch.errors import ConfigError, DifferencesFound, PreflightFailed, SourceError, StateError
 from anabranch.failpoints import EXIT_CODE
-from anabranch.job import cutting_over
+from anabranch.job import cutting_over, verifying
 from anabranch.model.cutover import Step
-from anabranch.testing.in_time import PATIENCE, until
+from anabranch.testing.in_time import PATIENCE, in_time, until
+from anabranch.verify.again import LEFT_OUT
 from rigs.cutover import DRAWN, MARGIN, MAX_LAG, WAITING, Cut, Writers, is_armed, job, running, way_back
-from rigs.job_here import JobHere
+from rigs.job_here import JobHere, without_spark
 
 
 @pytest.mark.parametrize(
@@ -131,6 +133,7 @@ def arms_the_way_back(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(PreflightFailed, match="asks for a way back, and there is no"):
         cut.run()
     cut.made.cli("reverse", "-o", str(back.made.job_file))
+    what_differs_is_found(cut, back, monkeypatch)
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.admitted=exit")
     assert cut.made.cli("cutover", *WAITING, code=None).code == EXIT_CODE and not cut.admits()
     monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.noted=exit@2")  # armed, and the flip is noted
@@ -141,6 +144,38 @@ def arms_the_way_back(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) 
     assert cut.admits() and not is_armed(back)
     there = cut.made.source.query("SELECT count(*) FROM item")[0][0]
     until(lambda: len(cut.at_target()) >= there, "forward goes on")
+
+
+def what_differs_is_found(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the way back is not armed it has written nothing: a wrong row is told beside writers, at one position, and at the
+    fence. Armed while rows are compared, nobody can tell of it, and nothing is repaired."""
+    draft = cut.there("draft")
+    cut.made.target.execute(f"UPDATE {draft} SET v = 99 WHERE id = 1")
+    late = time.monotonic() + PATIENCE
+    while not (found := cut.here.verify(max_pause=30.0)).exact:
+        in_time(late, found.not_exact)
+    assert [one.source for one in found.tables if one.differs] == [f"{cut.made.schema}.draft"]
+    assert cut.here.verify().exit_code == DifferencesFound.exit_code
+    with pytest.raises(DifferencesFound, match=r"both ends differ at the fence: .*draft"):
+        cut.run_verified()
+    assert cut.here.job.cutover_status().state == "aborted" and cut.admits() and not is_armed(back)
+
+    compared = verifying.compared
+
+    def armed_meanwhile(*asked: Any) -> Any:
+        result = compared(*asked)
+        back.job.arm()
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(verifying, "compared", armed_meanwhile)
+        patched.setattr(verifying, "require_apply", lambda _: None)  # it runs in this process
+        found = cut.here.verify(repairs=True)
+    assert [one.why for one in found.tables if not one.identical] == [LEFT_OUT] and not found.repaired
+    assert is_armed(back)
+    back.job.drop(execute=True)
+    assert cut.here.verify().exit_code == DifferencesFound.exit_code
+    cut.made.target.execute(f"UPDATE {draft} SET v = 1 WHERE id = 1")
 
 
 def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +195,7 @@ def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not cut.admits(), cut.told
         cut.made.target.execute(f"DELETE FROM {item} WHERE v = 7")
 
+        what_differs_is_found_before_it_returns(cut)
         report = cut.here.job.failback(wait=PATIENCE, tell=cut.told.append)
         assert report.state == "finished" and cut.here.job.cutover_status().state == "aborted"
         assert cut.admits()
@@ -177,6 +213,18 @@ def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
         cut.made.target.execute(f"UPDATE {item} SET v = -9 WHERE v = -8")
         until(lambda: cut.made.source.query("SELECT count(*) FROM item WHERE v = -9") == [(1,)], "the way back goes on")
         cut.made.assert_identical("item", "draft")
+
+
+def what_differs_is_found_before_it_returns(cut: Cut) -> None:
+    """The way back leaves out the job, which has written to what it reads: at the fence both stand still, and what differs is
+    told all the same."""
+    for value in (99, 1):
+        cut.made.source.execute("SET SESSION sql_log_bin = 0", f"UPDATE draft SET v = {value} WHERE id = 1")
+        if value == 99:
+            back, other = cutting_over.turned(cut.here.job)
+            with without_spark() as spark, pytest.raises(DifferencesFound, match=r"at the fence: .*draft"):
+                cutting_over.cut_over(back, True, False, PATIENCE, cut.told.append, other, spark)
+    assert not cut.admits(), cut.told
 
 
 @pytest.mark.parametrize("source", ["mariadb", "mysql", "postgresql"])

@@ -24,6 +24,7 @@ from anabranch.testing.in_time import PATIENCE, in_time, until
 from anabranch.trail.holding import Hold
 from anabranch.trail.reader import TrailReader
 from anabranch.verify import exact
+from anabranch.verify.again import LEFT_OUT
 from anabranch.verify.digest import GONE
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.wanted import Sample
@@ -125,6 +126,7 @@ def test_rule_25_both_ends_are_read_at_one_position(here: JobHere, monkeypatch: 
     with noted(here) as watcher, here.running(watcher) as (_, apply), writer(here.made.source):
         all_of_it_is_equal_also_what_has_no_key_and_never_rests(here)
         what_differs_is_found(here)
+        a_way_back_that_is_not_armed_takes_nothing(here)
         two_at_once(here)
         nothing_is_applied_while_it_is_held(here)
         a_table_that_is_emptied_is_not_exact_alone(here, monkeypatch)
@@ -158,6 +160,31 @@ def what_differs_is_found(here: JobHere) -> None:
     assert (found["still"].different, found["still"].sample[0].key) == (1, {"id": "7"})
     assert [name for name, one in found.items() if one.differs] == ["still"]
     here.made.target.execute(f"UPDATE {there}.still SET word = 'still 7' WHERE id = 7")
+
+
+def a_way_back_that_is_not_armed_takes_nothing(here: JobHere) -> None:
+    """A job that is left out and has nothing at the source changes no row there. Of an origin that is no job nobody knows."""
+    there, text = here.made.there, here.made.job_file.read_text()
+    with leaving_out(here, "anabranch:way-back"):
+        what_differs_is_found(here)
+        here.made.target.execute(f"UPDATE {there}.still SET word = 'still 8' WHERE id = 7")
+        found = named(here.verify(patterns=(f"{here.made.schema}.still",)))["still"]
+        assert (found.different, found.differs, found.pending) == (1, True, 0)
+    with leaving_out(here, "server:77"):
+        found = named(here.verify(max_pause=MOST, patterns=(f"{here.made.schema}.still",)))["still"]
+        assert (found.different, found.pending, found.why) == (0, 1, LEFT_OUT) and found.not_exact == exact.LEAVES_OUT
+    here.made.target.execute(f"UPDATE {there}.still SET word = 'still 7' WHERE id = 7")
+    assert here.made.job_file.read_text() == text
+
+
+@contextmanager
+def leaving_out(here: JobHere, origin: str) -> Iterator[None]:
+    text = here.made.job_file.read_text()
+    here.made.job_file.write_text(text.replace("[target]\n", f'leave_out = ["{origin}"]\n[target]\n', 1))
+    try:
+        yield
+    finally:
+        here.made.job_file.write_text(text)
 
 
 def two_at_once(here: JobHere) -> None:
