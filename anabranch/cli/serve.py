@@ -68,7 +68,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
     "--only",
     multiple=True,
     type=click.Choice(["capture", "apply", "pump", "route", "receive"]),
-    help="Run only this part of ways on this machine; may be repeated.",
+    metavar="PART",
+    help="Start only this kind here; may be repeated.",
 )
 @click.option("--stop-jobs", is_flag=True, help="Stop the jobs when the manager ends; else they go on.")
 @log_level("info")

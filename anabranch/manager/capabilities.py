@@ -35,7 +35,7 @@ def parts_of(kind: Kind, file: JobConfig | HopFile) -> tuple[Part, ...]:
 
 
 class Capabilities:
-    """What this machine may run; everything unless `only` names parts."""
+    """Tells what this machine may run: everything, unless `only` names parts."""
 
     def __init__(self, only: Collection[Part] = ()) -> None:
         self.parts = tuple(part for part in Part if part in only or not only)

@@ -1,4 +1,4 @@
-"""A machine that may run some parts only: what it refuses, what it starts, and what goes on. No server of a database."""
+"""Machines that may run some parts only: what they refuse and start, and what goes on. No server of a database."""
 
 from __future__ import annotations
 
