@@ -1,20 +1,23 @@
 """Verification beside writers: 200 times `anabranch verify` of a job that follows 1,000 transactions a second. Nothing is
-wrong, so not one row may be told as different; then one bit is flipped at the target, ten times, and has to be found."""
+wrong, so not one row may be told as different; then a number is changed at the target, ten times in a row that rests, and has
+to be found; and as often in rows that are written: found, or gone by the next change, which brings the whole row."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.testing.databases import Database
 from bench.at_target import Looking
 from bench.capture import begin_trail
-from bench.changing import RESTING, ROWS, TABLE
+from bench.changing import HOT, RESTING, ROWS, TABLE
 from bench.figures import Figure, percentile
 from bench.processes import Program, ProgramFailed, python, until
 from bench.stand import Job, Stand
 
 TIMES, EXACT, FEWEST, FLIPS, RATE = 200, 50, 5, 10, 1000
+FOUND, GONE, PENDING, MISSED = "found", "gone", "pending", "missed"  # what becomes of a row that was changed
 PATIENCE = 180.0
 AT_ONCE = 1_000  # rows of a statement
 CONTINUOUS = '[apply]\nrunner = "continuous"\n'
@@ -26,8 +29,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     fill(source)
     job = stand.job("beside", source, target, table="counters", more=CONTINUOUS)
     begin_trail(job)
-    with job.start("load") as load:
-        load.process.wait()
+    job.load()
     with (
         job.start("capture") as capture,
         job.start("apply") as apply,
@@ -47,8 +49,9 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         runs, rate = _many(worker, writer, job, max(FEWEST, round(TIMES * scale)))
         exact = _exactly(worker, job, max(FEWEST, round(EXACT * scale)))
         found = [_flipped(worker, job, target, place, ROWS + key) for key in range(0, RESTING, RESTING // FLIPS)]
+        written = [_flipped_written(worker, job, target, place, key) for key in _written_keys()]
         is_well()
-    return [*_figures(stand, runs, rate, found), *_exact_figures(stand, exact)]
+    return [*_figures(stand, runs, rate, found), _written_figure(stand, written), *_exact_figures(stand, exact)]
 
 
 def fill(source: Database) -> None:
@@ -80,7 +83,7 @@ def _many(worker: Program, writer: Program, job: Job, times: int) -> tuple[list[
     return runs, (int(writer.ask("")) - committed) / seconds
 
 
-def differing(table: dict[str, Any]) -> int:
+def differing(table: Mapping[str, Any]) -> int:
     """Return how many rows of a table are told as different."""
     return sum(int(table[kind]) for kind in ("missing", "extra", "different"))
 
@@ -91,6 +94,41 @@ def _flipped(worker: Program, job: Job, target: Database, place: str, key: int) 
     (table,) = _verified(worker, job)["tables"]
     target.execute(f"UPDATE {place} SET n = 0 WHERE id = {key}")
     return differing(table) == 1 and [one["key"] for one in table["sample"]] == [{"id": str(key)}]
+
+
+def _written_keys() -> Iterator[int]:
+    """Half of them are of rows that never rest, half of rows that are written about once a minute."""
+    half = FLIPS // 2
+    yield from range(0, HOT, HOT // half)
+    yield from range(HOT, ROWS, (ROWS - HOT) // half + 1)
+
+
+def _flipped_written(worker: Program, job: Job, target: Database, place: str, key: int) -> str:
+    """Change a row at the target that is written, let it be verified, and change it back if it is still so. Returns what became
+    of it."""
+    target.execute(f"UPDATE {place} SET n = -1 - n WHERE id = {key}")
+    (table,) = _verified(worker, job)["tables"]
+    stays = bool(target.query(f"SELECT 1 FROM {place} WHERE id = {key} AND n < 0"))
+    target.execute(f"UPDATE {place} SET n = -1 - n WHERE id = {key} AND n < 0")
+    return outcome(table, key, stays)
+
+
+def outcome(table: Mapping[str, Any], key: int, stays: bool) -> str:
+    """Return what became of a row that was changed at the target, by what a verification told of its table. `stays`: whether
+    it is still so. Raises ProgramFailed where other rows are told as different."""
+    if differing(table):
+        if [one["key"] for one in table["sample"]] != [{"id": str(key)}]:
+            raise ProgramFailed(f"told as different, and is not: {table}")
+        return FOUND
+    if not stays:
+        return GONE
+    return PENDING if int(table["pending"]) else MISSED
+
+
+def _written_figure(stand: Stand, written: Sequence[str]) -> Figure:
+    facts = {name: written.count(name) for name in (FOUND, GONE, PENDING)}
+    missed = float(written.count(MISSED))
+    return Figure("verify beside writers/flipped, written", stand.pair, MISSED, missed, 0.0, is_most=True, facts=facts)
 
 
 def _exact_figures(stand: Stand, runs: list[dict[str, Any]]) -> list[Figure]:

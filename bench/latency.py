@@ -1,14 +1,13 @@
 """W4, latency: rows with the writer's clock, one per transaction, at a steady rate; from before the source's statement to
-visible at the target, asked over a connection of its own. Both clocks are this machine's. `reverse` is the same of a way back:
-a job that was armed instead of loaded, and leaves out what the job writes that it is the way back of."""
+visible at the target, asked over a connection of its own. Both clocks are this machine's. What does not live here: the latency
+of a way back (reverse.py), which is measured by `followed`, too."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from anabranch.model.markers import origin_of
 from anabranch.testing.databases import Database
 from bench.at_target import Looking
 from bench.capture import begin_trail
@@ -17,7 +16,7 @@ from bench.meter import Meter
 from bench.peers import Follower
 from bench.peers.chosen import LIVE, chosen
 from bench.peers.ring import Ring
-from bench.processes import Cost, Program, cpu, measured, peak_rss, python, until
+from bench.processes import Cost, Program, cpu, peak_rss, python, until
 from bench.stand import Job, Stand
 
 SECONDS, RATE = 300.0, 1000
@@ -26,8 +25,9 @@ WARM = 0.2  # of the time, not counted: Java is still compiling
 POLL = 0.001
 NEWER = "SELECT id, written FROM {table} WHERE id > %s ORDER BY id"
 # By kind of target: the runner, what is added to the figure's name, the most that p50 and p99 may be.
-_CONTINUOUS = ("continuous", "/continuous", 10.0, 25.0)
-RUNNERS = {
+Goals = tuple[str, str, float, float]
+_CONTINUOUS: Goals = ("continuous", "/continuous", 10.0, 25.0)
+RUNNERS: dict[str, tuple[Goals, ...]] = {
     "postgresql": (("streaming", "", 80.0, 200.0), _CONTINUOUS),
     "mysql": (("streaming", "", 30.0, 120.0), _CONTINUOUS),
     "mariadb": (("streaming", "", 30.0, 120.0), _CONTINUOUS),
@@ -38,60 +38,41 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     del repeat  # one long run has thousands of repetitions in it
     seconds = max(FEWEST_SECONDS, SECONDS * scale)
     return [
-        *(figure for runner in RUNNERS[stand.at.kind] for figure in _runner(stand, seconds, *runner)),
+        *(figure for runner in RUNNERS[stand.at.kind] for figure in _runner(stand, seconds, runner)),
         *_peers(stand, seconds),
     ]
 
 
-def reverse(stand: Stand, scale: float, repeat: int) -> list[Figure]:
-    """Measure a way back, by the same goals. The job that it is the way back of stands still, as behind a cut-over."""
-    del repeat
-    seconds = max(FEWEST_SECONDS, SECONDS * scale)
-    runners = RUNNERS[stand.at.kind]
-    return [one for runner in runners for one in _runner(stand, seconds, *runner, name="reverse latency", begin=_armed)]
-
-
-def _loaded(stand: Stand, job: Job) -> None:
+def _loaded(job: Job) -> None:
     begin_trail(job)
-    with job.start("load") as load:
-        load.process.wait()
+    job.load()
 
 
-def _armed(stand: Stand, job: Job) -> None:
-    """Let the job be a way back: its table stands, and it begins at the log's present place."""
-    text = job.file.read_text().replace("[target]", f'leave_out = ["{origin_of(f"{job.name}_out")}"]\n\n[target]', 1)
-    job.file.write_text(f'{text}\n[load]\nexisting = "take_over"\n')
-    job.target.execute(f"CREATE TABLE {stand.at.table('ledger')} (id bigint PRIMARY KEY, written bigint NOT NULL)")
-    measured(python("anabranch", "arm", job.file), job.environment)
-
-
-def _runner(
-    stand: Stand,
-    seconds: float,
-    runner: str,
-    suffix: str,
-    p50: float,
-    p99: float,
-    name: str = "W4 latency",
-    begin: Callable[[Stand, Job], None] = _loaded,
-) -> list[Figure]:
+def _runner(stand: Stand, seconds: float, goals: Goals) -> list[Figure]:
     source, target = stand.databases("latency")
     source.execute(stand.ledger())
-    label = f"{name.split()[0].lower()}_{runner}"
-    job = stand.job(label, source, target, table="ledger", more=f'[apply]\nrunner = "{runner}"')
-    begin(stand, job)
+    runner = goals[0]
+    job = stand.job(f"w4_{runner}", source, target, table="ledger", more=f'[apply]\nrunner = "{runner}"')
+    _loaded(job)
+    return followed(stand, job, seconds, "W4 latency", goals)
+
+
+def followed(stand: Stand, job: Job, seconds: float, name: str, goals: Goals) -> list[Figure]:
+    """Let a job follow the writer for so long. Its table may have rows already."""
+    runner, suffix, p50, p99 = goals
     with (
         job.start("capture") as capture,
         job.start("apply") as apply,
-        Looking(target) as looking,
+        Looking(job.target) as looking,
     ):
         stand.at.look_by_key(looking)
         newer = NEWER.format(table=stand.at.table("ledger"))
-        source.execute("INSERT INTO ledger (written) VALUES (0)")
-        until(lambda: looking.ask(newer, 0), 180, "the first change", check=apply.check)
+        job.source.execute("INSERT INTO ledger (written) VALUES (0)")
+        [(number,)] = job.source.query("SELECT max(id) FROM ledger")
+        until(lambda: looking.ask(newer, number - 1), 180, "the first change", check=apply.check)
         meter, began = Meter([capture, apply], stand.servers), time.time()
-        writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
-        seen = watch(looking, newer, writer, apply)
+        writer = Program(python("bench.ledger", stand.source.url(job.source.name), RATE, seconds), {})
+        seen = watch(looking, newer, writer, apply, number)
         cost = meter.cost()
     late, rate = _delays(seen, began + WARM * seconds)
     side = Side("anabranch", f"anabranch capture and apply, {runner}", len(seen), [cost])

@@ -70,6 +70,12 @@ class Job:
     def start(self, verb: str, *options: str) -> Program:
         return Program(python("anabranch", verb, self.file, *options), self.environment)
 
+    def load(self) -> None:
+        """Load all tables. Raises ProgramFailed, with what the command said."""
+        with self.start("load") as load:
+            if load.process.wait():
+                load.check()
+
     def written(self) -> int:
         """The sequence at which the trail ends; -1 before it has begun."""
         if not exists(self.home / "trail"):

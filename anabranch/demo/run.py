@@ -83,7 +83,8 @@ def run_demo(
             summary = _across_a_dmz(directory, java_home, seconds, rate, (source, target))
         else:
             summary = _on_servers(directory, java_home, seconds, rate, (source, target))
-        print("\n".join(["", *summary.lines(), ""]), flush=True)
+        total = [_total(time.monotonic() - started)] if scenario == CUTOVER else []
+        print("\n".join(["", *summary.lines(), *total, ""]), flush=True)
         if keep or summary.exit_code:
             say(f"databases, job and trail are kept in {_short(directory)} until the next demo")
         else:
@@ -91,6 +92,11 @@ def run_demo(
     say(f"done in {time.monotonic() - started:.0f} s; nothing is left running")
     _keep_classes()
     return summary.exit_code
+
+
+def _total(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"total       {minutes} min {rest:02} s, from two servers that start to the last comparison"
 
 
 def requirements(source: str = "mariadb", target: str = "postgresql") -> Path:
