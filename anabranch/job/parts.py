@@ -172,6 +172,9 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
     )
 
 
+# Modules of both ends that a part's tasks use, by the names that connectors give them; what an end has not is left out there.
+IN_TASKS = {"load": ("snapshot", "load"), "verify": ("snapshot", "verify"), "scan": ("snapshot", "trial")}
+WORK = {"load": ("anabranch.load.copy",), "verify": ("anabranch.verify.compare",)}
 ENCRYPTED = {"spark.io.encryption.enabled": "true", "spark.io.encryption.keySizeBits": "256"}  # what it spills
 
 
@@ -182,9 +185,18 @@ def spark_factory(job: JobView, part_name: str) -> Callable[[], SparkSession]:
         spark, parallel = job.config.spark, 0 if part_name == "apply" else job.config.load.parallel
         name = f"anabranch {job.config.name} {part_name}"
         conf = ENCRYPTED | spark.conf if job.config.trail.encrypt else spark.conf
-        return session(name, spark.master, conf, parallel, spark_home(job), spark.archive)
+        modules = modules_of_tasks(job, part_name)
+        return session(name, spark.master, conf, parallel, spark_home(job), spark.archive, modules=modules)
 
     return make
+
+
+def modules_of_tasks(job: JobView, part_name: str) -> list[str]:
+    """Return what the tasks of a part import: its work, and of both ends what reads and writes rows."""
+    ends = [
+        kind.__module__ for end in (source_of(job), end_of(job)) for kind in type(end).__mro__ if kind is not object
+    ]
+    return [*WORK.get(part_name, ()), *(f"{end}.{name}" for end in ends for name in IN_TASKS.get(part_name, ()))]
 
 
 def run_load(

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -24,7 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from anabranch.errors import SparkUnavailable
-from anabranch.spark import cluster, fit
+from anabranch.spark import cluster, daemon, fit
 from anabranch.spark.interpreter import interpreter
 from anabranch.spark.java import require_java
 
@@ -71,12 +71,14 @@ def session(
     place: Path | None = None,
     archive: str | None = None,
     patience: float = cluster.MASTER_SECONDS,
+    modules: Sequence[str] = (),
 ) -> SparkSession:
     """Return a Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them.
 
     `parallel`: tasks at once, where the master leaves that open (0: as many as there are cores); `place`: a directory of the
     job's home for what Spark's processes are started with (interpreter.py), and for a mark that workers look for (fit.py);
-    `archive`: the Python environment of a cluster's executors; `patience`: seconds for which a cluster's master is waited for.
+    `archive`: the Python environment of a cluster's executors; `patience`: seconds for which a cluster's master is waited for;
+    `modules`: what tasks will import besides this room; on this machine it is imported once for all workers (daemon.py).
 
     An active session of this process is taken as it is: notebooks have one. The JVM ends with this process, also when
     that is killed: its standard input closes. Raises ConfigError without Java 17, SparkUnavailable for a cluster that does not
@@ -85,7 +87,7 @@ def session(
     fit.begin(place)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
-    chosen = settings(app_name, master, conf or {}, parallel, archive)
+    chosen = settings(app_name, master, conf or {}, parallel, archive, modules)
     if cluster.is_cluster(chosen["spark.master"]):
         fit.code()  # of the files as they are now: somebody may put a new release in their place later
     _set_environment(require_java(), chosen, place, archive)
@@ -101,14 +103,20 @@ def session(
 
 
 def settings(
-    app_name: str, master: str, conf: Mapping[str, str], parallel: int = 0, archive: str | None = None
+    app_name: str,
+    master: str,
+    conf: Mapping[str, str],
+    parallel: int = 0,
+    archive: str | None = None,
+    modules: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return everything Spark is told, as one table."""
     found = _LOCAL.match(master)
     cores = _cores(found, parallel) if found else None
     mine = FIXED | {"spark.app.name": app_name, "spark.master": f"local[{cores},{ATTEMPTS}]" if cores else master}
     if cores:
-        mine |= LOCAL_ONLY | {"spark.sql.shuffle.partitions": str(cores), "spark.default.parallelism": str(cores)}
+        mine |= LOCAL_ONLY | daemon.settings(modules)
+        mine |= {"spark.sql.shuffle.partitions": str(cores), "spark.default.parallelism": str(cores)}
     elif cluster.is_cluster(master):
         mine |= cluster.settings(master, conf, parallel, archive, PACKAGE_PARENT)
     elif parallel:

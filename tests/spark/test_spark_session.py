@@ -14,8 +14,8 @@ import pytest
 from pyspark import accumulators
 
 from anabranch.errors import AnabranchError, TargetError
-from anabranch.spark import pieces
-from anabranch.spark.session import session
+from anabranch.spark import daemon, pieces
+from anabranch.spark.session import PACKAGE_PARENT, session
 from anabranch.spark.work import Failure, Outcome
 from anabranch.testing.in_time import PATIENCE
 
@@ -66,7 +66,20 @@ def test_its_processes_take_the_pyspark_that_is_compiled(spark: Any) -> None:
 
     ((found, path),) = spark.sparkContext.parallelize([0], 1).map(where).collect()
     assert ".zip" not in found and "pyspark.zip" not in path
-    assert "spark-core" in path, "Spark's own places are there otherwise"
+    assert "spark-core" not in path and PACKAGE_PARENT in path.split(os.pathsep), "this package is there, no archive"
+
+
+def test_workers_are_forks_of_what_has_imported_what_tasks_need(spark: Any) -> None:
+    def parent(_: int) -> tuple[str, int, bool]:
+        import gc
+        from pathlib import Path
+
+        line = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().split(b"\0")
+        return line[2].decode(), gc.get_freeze_count(), gc.isenabled()
+
+    found = spark.sparkContext.parallelize(range(4), 4).map(parent).collect()
+    assert {name for name, _, _ in found} == {daemon.MODULE}
+    assert all(frozen > 10_000 and enabled for _, frozen, enabled in found)
 
 
 def _descendants(pid: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""The Python of Spark's processes: this one, without the archives of sources that Spark puts in front."""
+"""The Python of Spark's processes: this one, without the archives that Spark puts in front."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from anabranch.spark.interpreter import interpreter
 
 @pytest.mark.parametrize("has_place", [True, False])
 def test_it_is_this_interpreter_and_only_the_archives_are_left_out(tmp_path: Path, has_place: bool) -> None:
-    spark = ["/opt/a b/python/lib/pyspark.zip", "/opt/a b/python/lib/py4j-0.10.9.9-src.zip", "/opt/a b/jars/core.jar"]
-    given = [*spark, "/mine/*", *spark, "/mine/lib.zip"]
+    spark = [
+        "/opt/a b/python/lib/pyspark.zip",
+        "/opt/a b/python/lib/py4j-0.10.9.9-src.zip",
+        "/opt/a b/jars/spark-core_2.13-4.3.0.jar",
+    ]
+    given = [*spark, "/mine/*", *spark, "/mine/lib.zip", "/mine/spark-core.jar"]
     shown = "[sys.prefix, os.environ['PYTHONPATH'], sys.argv[1:], pyspark.__file__]"
     code = f"import json, os, pyspark, sys; print(json.dumps({shown}))"
     done = subprocess.run(
@@ -31,7 +35,7 @@ def test_it_is_this_interpreter_and_only_the_archives_are_left_out(tmp_path: Pat
     assert done.returncode == 0, done.stderr
     prefix, path, arguments, pyspark = json.loads(done.stdout)
     assert prefix == sys.prefix
-    assert path.split(":") == [spark[2], "/mine/*", spark[2], "/mine/lib.zip"]
+    assert path.split(":") == ["/mine/*", "/mine/lib.zip", "/mine/spark-core.jar"]
     assert arguments == ["two words", "$HOME"]
     assert ".zip" not in pyspark
 
