@@ -53,6 +53,7 @@ from anabranch.model.column_changes import (
 from anabranch.model.comment_changes import comment_changes
 from anabranch.model.datatype import Fidelity, Fit
 from anabranch.model.ddl_changes import DdlRule, Outcome
+from anabranch.model.foreign_key_changes import with_former_keys
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import index_changes
 from anabranch.model.parked_reasons import ANEW
@@ -190,7 +191,7 @@ class Altering:
     def _tell(self, one: AlteredTable, barrier: Barrier) -> None:
         told = {
             "version": one.schema.version,
-            "steps": [*map(str, one.steps), *filter(None, map(str, (one.indexes, one.comments, one.checks)))],
+            "steps": [*map(str, one.steps), *filter(None, map(str, (one.indexes, one.comments, one.checks, one.keys)))],
             "statement": barrier.statement,
         }
         log.get(job=self.progress.job, table=str(barrier.table)).info("table_altered", **told)
@@ -293,6 +294,8 @@ class Altering:
         table, schema = barrier.table, barrier.schema
         assert schema is not None and state.schema is not None
         schema = leaving_out(state.schema, schema, barrier.untold, actions)
+        if actions.of(ColumnChange.FOREIGN_KEYS) == IGNORE and not barrier.untold.built:
+            schema = with_former_keys(state.schema, schema)
         not_yet = "" if state.is_streaming or state.is_resuming else "its load was not through"
         not_yet = "its rows were being read again" if not_yet and state.is_in_window_again else not_yet
         try:
@@ -368,7 +371,9 @@ class Altering:
         left = [*left, *self._alter_within(altered)]
         work = progress.work()
         after = {t: catch_up(s, upto) for t, s in states.items() if t != table}
-        after[table] = catch_up(states[table], upto, altered.schema, altered.indexes, altered.passed, altered.checks)
+        after[table] = catch_up(
+            states[table], upto, altered.schema, altered.indexes, altered.passed, altered.checks, altered.keys
+        )
         work.states |= after
         why = told(decided)
         if not decided or decided[0] != REPLACE:
@@ -420,7 +425,7 @@ class Altering:
         left: Mapping[TableId, Sequence[str]],
     ) -> Iterator[Decided]:
         for table, one in altered.items():
-            state = alter(self.progress.states[table], one.schema, one.indexes, one.passed, one.checks)
+            state = alter(self.progress.states[table], one.schema, one.indexes, one.passed, one.checks, one.keys)
             barrier, why = barriers[table], outcome_of(one, barriers[table], left[table])
             is_built = barrier.untold.built
             rule = DdlRule("", IGNORE) if is_built else self._rule(one.schema)
@@ -489,7 +494,7 @@ class Altering:
         for table, one in altered.items():
             if left := self._alter_within(one):
                 notes[table] = replace(notes[table], why="; ".join(filter(None, (notes[table].why, *left))))
-            work.states[table] = alter(work.states[table], one.schema, one.indexes, one.passed, one.checks)
+            work.states[table] = alter(work.states[table], one.schema, one.indexes, one.passed, one.checks, one.keys)
             if is_apart(table, work.context):
                 rows, policy = self.tables.where(one.schema), self.tables.on_conflict(one.schema)
                 work.follow(still_followed(work.followed(table), one, rows, policy))
@@ -520,7 +525,7 @@ def outcome_of(altered: AlteredTable, barrier: Barrier, left: Sequence[str]) -> 
     missing += [f"{IGNORED}: {', '.join(altered.ignored)}"] if altered.ignored else []
     missing += [f"{AS_IT_IS}: {barrier.reason}"] if barrier.reason else []
     said = [] if not altered.does_nothing or barrier.untold.swapped or missing else [LEFT_OUT]
-    if added := altered.indexes.added + altered.checks.added:
+    if added := altered.indexes.added + altered.checks.added + altered.keys.added:
         said.append(f"{BUILT_BEHIND}: {', '.join(added)}")
     return "; ".join([*said, *missing, *left])
 

@@ -25,6 +25,7 @@ from anabranch.model.column_changes import (
 )
 from anabranch.model.comment_changes import NO_COMMENTS, comment_changes
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+from anabranch.model.foreign_key_changes import NO_KEY_CHANGES, foreign_key_changes
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, index_changes, passed_over
 from anabranch.model.schema import TableSchema
 from anabranch.rows.altered import (
@@ -88,6 +89,10 @@ def altered_table(
     checks = _checks(former[0], now[0], untold, actions)
     followed = frozenset(beside) | ({ColumnChange.COMMENTS} if comments else frozenset())
     followed |= {ColumnChange.CHECKS} if checks else frozenset()
+    keys = NO_KEY_CHANGES
+    if not untold.swapped and actions.of(ColumnChange.FOREIGN_KEYS) != IGNORE:
+        keys = foreign_key_changes(former[0], now[0])
+    followed |= {ColumnChange.FOREIGN_KEYS} if keys else frozenset()
     followed |= {ColumnChange.PARTITIONS} if untold.rows_went else frozenset()
     kinds = _kinds(steps, followed)
     for kind in kinds:
@@ -114,7 +119,7 @@ def altered_table(
     indexes = reduce(IndexChanges.plus, beside.values(), NO_CHANGES)
     left_out = ignored(former[0], now[0], untold)
     passed = passed_over(former[0], now[0], dict(untold.renamed), indexes)
-    return AlteredTable(*former, *now, steps, indexes, followed, passed, left_out, comments, checks)
+    return AlteredTable(*former, *now, steps, indexes, followed, passed, left_out, comments, checks, keys)
 
 
 def _beside(

@@ -26,6 +26,7 @@ from anabranch.model.column_changes import (
     changed_names,
     with_those,
 )
+from anabranch.model.foreign_key_changes import foreign_key_changes, with_former_keys, with_keys_to
 from anabranch.rows.chunk import Barrier, BarrierKind
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def go_on(
         after = None
     if after is None:
         return None
+    after = _with_keys_that_are_followed(trail, then, after, follows)
     if after.schema is then or not after.kinds - BESIDE_COLUMNS <= follows:
         return []
     if after.kinds and not after.kinds & follows:
@@ -146,6 +148,22 @@ def _by_rows(source: KeptCatalog, then: TableSchema, item: LogRedefined) -> Alte
         if found is not None or time.monotonic() >= until:
             return "the source's catalogue does not show that" if found is None else found
         time.sleep(PAUSE)
+
+
+def _with_keys_that_are_followed(
+    trail: TrailWriter, then: TableSchema, after: Altered, follows: frozenset[ColumnChange]
+) -> Altered:
+    """Return the change without foreign keys that the job file does not follow, or that come and refer to a table which the job
+    does not follow."""
+    if ColumnChange.FOREIGN_KEYS not in after.kinds:
+        return after
+    if ColumnChange.FOREIGN_KEYS in follows:
+        schema = with_keys_to(then, after.schema, trail.history.in_force())
+    else:
+        schema = with_former_keys(then, after.schema)
+    is_left = bool(foreign_key_changes(then, schema))
+    kinds = after.kinds if is_left else after.kinds - {ColumnChange.FOREIGN_KEYS}
+    return replace(after, schema=schema if kinds or schema.checks != then.checks else then, kinds=kinds)
 
 
 def _is_referred_to(trail: TrailWriter, then: TableSchema, after: Altered) -> bool:

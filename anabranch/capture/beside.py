@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.model.column_changes import CONSTRAINTS, FOREIGN_KEYS, OF_INDEXES, ColumnChange
+from anabranch.model.column_changes import CONSTRAINTS, OF_INDEXES, ColumnChange
+from anabranch.model.foreign_key_changes import foreign_key_changes
 from anabranch.model.index_changes import is_followed
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def about_beside(facts: StatementFacts) -> frozenset[ColumnChange]:
     found = {ColumnChange.COMMENTS} if ColumnChange.COMMENTS in facts.beside else set()
     found |= OF_INDEXES.keys() if facts.indexes else set()
     is_about_checks = facts.gone_checks or not {ColumnChange.CHECKS, CONSTRAINTS}.isdisjoint(facts.beside)
+    is_about_keys = not {ColumnChange.FOREIGN_KEYS, CONSTRAINTS}.isdisjoint(facts.beside)
+    found |= {ColumnChange.FOREIGN_KEYS} if is_about_keys else set()
     return frozenset(found | ({ColumnChange.CHECKS} if is_about_checks else set()))
 
 
@@ -60,8 +63,15 @@ def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:
         gone = {name.lower() for name in facts.dropped_keys}
         names = {
             str(ColumnChange.UNIQUE_KEYS): (index.name for index in table.indexes if index.unique),
-            FOREIGN_KEYS: (key.name for key in table.foreign_keys),
+            str(ColumnChange.FOREIGN_KEYS): (key.name for key in table.foreign_keys),
             str(ColumnChange.CHECKS): (check.name for check in table.checks),
         }
         found += [kind for kind, some in names.items() if any(name.lower() in gone for name in some)] or [CONSTRAINTS]
     return list(dict.fromkeys(found))
+
+
+def without_keys(beside: str, facts: StatementFacts, then: TableSchema, now: TableSchema | None) -> str:
+    """Return what is noted of a statement beside what is followed of it, with foreign keys where none of them is."""
+    kind = ColumnChange.FOREIGN_KEYS
+    is_left = now is not None and kind in kinds_of(facts, then) and not foreign_key_changes(then, now)
+    return ", ".join([*filter(None, [beside]), *[str(kind)] * is_left])

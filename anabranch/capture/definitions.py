@@ -17,7 +17,7 @@ import pyarrow as pa
 from anabranch import log
 from anabranch.capture import altered, built, created, dropped
 from anabranch.capture.begin import SourceDefinitions, Wanted, read_definitions
-from anabranch.capture.beside import about_beside, check_that_goes, key_that_goes, kinds_of
+from anabranch.capture.beside import about_beside, check_that_goes, key_that_goes, kinds_of, without_keys
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
@@ -209,7 +209,7 @@ class DefinitionKeeper:
             return self._park(named, reason, shown)
         if found is None and ColumnChange.CHECKS in follows and (reason := check_that_goes(facts, then)):
             return self._park(named, reason, shown)
-        return [replace(one, reason=beside) for one in found or ()]
+        return [replace(one, reason=without_keys(beside, facts, then, one.schema)) for one in found or ()]
 
     def _built(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier] | None:
         """Let a table go on for which a job of ours that writes here has built, or taken off, what others would have parked it

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.model.check_changes import check_changes, leaving_checks_out
 from anabranch.model.comment_changes import comment_changes
+from anabranch.model.foreign_key_changes import foreign_key_changes
 from anabranch.model.index_changes import index_changes
 from anabranch.model.table_facts import KEEP_ROWS
 
@@ -47,6 +48,7 @@ class ColumnChange(StrEnum):
     UNIQUE_KEYS = "unique_keys"  # beside the primary one
     COMMENTS = "comments"  # of a table and its columns
     CHECKS = "checks"  # those that are not part of a column's definition
+    FOREIGN_KEYS = "foreign_keys"  # those that only refuse
 
 
 TOLD_BY_ROWS = frozenset((ColumnChange.ADD, ColumnChange.DROP, ColumnChange.RENAME, ColumnChange.TYPE))
@@ -61,10 +63,17 @@ OF_TABLES = frozenset(
     )
 )
 """The kinds that are no changes of columns, but of whole tables, or of many of their rows."""
-BESIDE_COLUMNS = frozenset((ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS, ColumnChange.COMMENTS, ColumnChange.CHECKS))
+BESIDE_COLUMNS = frozenset(
+    (
+        ColumnChange.INDEXES,
+        ColumnChange.UNIQUE_KEYS,
+        ColumnChange.COMMENTS,
+        ColumnChange.CHECKS,
+        ColumnChange.FOREIGN_KEYS,
+    )
+)
 """The kinds of which the source alone sees to what they ask of rows: a target may do without them."""
-FOREIGN_KEYS, PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
-    "foreign keys",
+PARTITIONS, OTHER_INDEXES = NEVER_FOLLOWED = (
     "partitions",
     "full-text and spatial indexes",
 )
@@ -133,6 +142,7 @@ IGNORES = {
     ColumnChange.UNIQUE_KEYS: IGNORE,
     ColumnChange.COMMENTS: IGNORE,
     ColumnChange.CHECKS: IGNORE,
+    ColumnChange.FOREIGN_KEYS: IGNORE,
 }  # kinds of changes that a target may leave out
 DECISIONS: Mapping[str, Actions] = {
     APPLY: dict.fromkeys(ColumnChange, APPLY),
@@ -238,6 +248,7 @@ def kinds_beside(then: TableSchema, now: TableSchema, renamed: Mapping[str, str]
     """Return the kinds of changes between two definitions that are of BESIDE_COLUMNS."""
     found = {kind for kind, unique in OF_INDEXES.items() if index_changes(then, now, renamed, unique)}
     found |= {ColumnChange.COMMENTS} if comment_changes(then, now, renamed) else set()
+    found |= {ColumnChange.FOREIGN_KEYS} if foreign_key_changes(then, now) else set()
     return frozenset(found | ({ColumnChange.CHECKS} if check_changes(then, now) else set()))
 
 

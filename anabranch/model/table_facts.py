@@ -61,6 +61,7 @@ class Facts:
     ] = ()  # of rows that no load has brought: the place at which they are right, who says so, and when
     adding: tuple[str, ...] = ()  # indexes (the source's names) that came since it was built, and are still to be built
     checking: tuple[str, ...] = ()  # as `adding`: checks
+    keying: tuple[str, ...] = ()  # as `adding`: foreign keys
     passed: tuple[
         str, ...
     ] = ()  # indexes (the source's names) that came, and that are not followed: nobody builds them
@@ -107,7 +108,8 @@ _FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
     **dict.fromkeys(("resumes", "stood", "set_aside", "conflicts", "altering", "asked"), (int, str)),
     **dict.fromkeys(
-        ("not_built", "adding", "checking", "passed", "reread", "decided", "vouched", "left_out"), (_list, json.dumps)
+        ("not_built", "adding", "checking", "keying", "passed", "reread", "decided", "vouched", "left_out"),
+        (_list, json.dumps),
     ),
     "window": (_pair, lambda pair: f"{pair[0]},{pair[1]}"),
     "parked_for": (ParkedFor, str),

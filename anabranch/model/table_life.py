@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from anabranch.errors import StateError
 from anabranch.model.check_changes import NO_CHECKS, CheckChanges
+from anabranch.model.foreign_key_changes import NO_KEY_CHANGES, KeyChanges
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, is_followed
 from anabranch.model.parked_reasons import tells_dropped
@@ -138,7 +139,11 @@ class TableState:
     @property
     def is_built(self) -> bool:
         """True if the table streams, and its indexes and keys exist or are reported as not built."""
-        return self.is_streaming and self.facts.built and not (self.facts.adding or self.facts.checking)
+        return (
+            self.is_streaming
+            and self.facts.built
+            and not (self.facts.adding or self.facts.checking or self.facts.keying)
+        )
 
     @property
     def is_asked(self) -> bool:
@@ -327,7 +332,7 @@ def note_built(state: TableState, not_built: Sequence[str] = ()) -> TableState:
     indexes that have come since."""
     before = state.facts.not_built if state.facts.built else ()
     told = tuple(dict.fromkeys((*before, *not_built)))
-    return replace(state, facts=replace(state.facts, built=True, not_built=told, adding=(), checking=()))
+    return replace(state, facts=replace(state.facts, built=True, not_built=told, adding=(), checking=(), keying=()))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -352,10 +357,12 @@ def alter(
     indexes: IndexChanges = NO_CHANGES,
     passed: Sequence[str] = (),
     checks: CheckChanges = NO_CHECKS,
+    keys: KeyChanges = NO_KEY_CHANGES,
 ) -> TableState:
     """Follow the table by its next definition, which its target's table has by now, but for indexes and checks that come.
     `passed`: indexes that come, and that the target is to be without."""
-    return replace(state, schema=schema, facts=replace(_indexed(state, schema, indexes, passed, checks), altering=None))
+    facts = _keyed(_indexed(state, schema, indexes, passed, checks), keys)
+    return replace(state, schema=schema, facts=replace(facts, altering=None))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
@@ -396,6 +403,7 @@ def catch_up(
     indexes: IndexChanges = NO_CHANGES,
     passed: Sequence[str] = (),
     checks: CheckChanges = NO_CHECKS,
+    keys: KeyChanges = NO_KEY_CHANGES,
 ) -> TableState:
     """Note how far a table has come that resumes. `schema`: its next definition, which its target's table has by now, but for
     indexes and checks that come; `passed` as for `alter`."""
@@ -403,9 +411,8 @@ def catch_up(
     if schema is None:
         return replace(state, facts=facts)
     lasts = facts.decided if facts.decided[:1] == (KEEP_ROWS,) else ()
-    facts = replace(
-        _indexed(state, schema, indexes, passed, checks), resumes=sequence, altering=None, asked=None, decided=lasts
-    )
+    facts = _keyed(_indexed(state, schema, indexes, passed, checks), keys)
+    facts = replace(facts, resumes=sequence, altering=None, asked=None, decided=lasts)
     return replace(state, schema=schema, facts=facts)
 
 
@@ -493,7 +500,15 @@ def give_up_place(state: TableState) -> TableState:
 
 def _unbuilt(facts: Facts) -> Facts:
     others = {name: value for name, value in facts.others.items() if name != "analyzed"}  # of releases before
-    return replace(facts, built=False, not_built=(), adding=(), checking=(), others=others)
+    return replace(facts, built=False, not_built=(), adding=(), checking=(), keying=(), others=others)
+
+
+def _keyed(facts: Facts, keys: KeyChanges) -> Facts:
+    """Return the facts with the foreign keys that are to be built."""
+    of_gone = tuple(f"foreign key {name} of " for name in keys.dropped)
+    left = (name for name in facts.keying if name not in keys.dropped)
+    not_built = tuple(line for line in facts.not_built if not line.startswith(of_gone))
+    return replace(facts, keying=tuple(dict.fromkeys((*left, *keys.added))), not_built=not_built)
 
 
 def _indexed(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from anabranch.model.check_changes import NO_CHECKS, CheckChanges
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.comment_changes import NO_COMMENTS, CommentChanges
+from anabranch.model.foreign_key_changes import NO_KEY_CHANGES, KeyChanges
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -65,9 +66,9 @@ Step = ColumnAdded | ColumnDropped | ColumnRenamed | ColumnRetyped | Nullability
 @dataclass(frozen=True)
 class AlteredTable:
     """A table that the source has altered: what it was and is there and at the target, and the steps from one to the other.
-    Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class. `indexes`:
-    what becomes of indexes and unique keys; those that come, and `checks`, are built behind the steps, as a load builds them.
-    `beside`: the kinds of these changes."""
+    Steps are of columns that the job replicates; they come all at once, and each column is in one step of a class.
+    `indexes`: what becomes of indexes and unique keys; those that come, and `checks` and `keys`, are built behind the
+    steps, as a load builds them. `beside`: the kinds of these changes."""
 
     former: TableSchema
     former_table: TargetTable
@@ -80,6 +81,7 @@ class AlteredTable:
     ignored: tuple[str, ...] = ()  # columns (source's names) that come, and that the target stays without
     comments: CommentChanges = NO_COMMENTS
     checks: CheckChanges = NO_CHECKS
+    keys: KeyChanges = NO_KEY_CHANGES  # foreign keys that only refuse
 
     @property
     def is_all_behind(self) -> bool:
@@ -89,7 +91,8 @@ class AlteredTable:
     @property
     def is_about_rows(self) -> bool:
         """True if others that read or write rows have to wait for what is done before that."""
-        return bool(self.steps or self.indexes.dropped or self.indexes.renamed or self.checks.dropped)
+        indexes = self.indexes.dropped or self.indexes.renamed
+        return bool(self.steps or indexes or self.checks.dropped or self.keys.dropped)
 
     @property
     def stands_aside(self) -> bool:
@@ -99,11 +102,11 @@ class AlteredTable:
     @property
     def does_nothing(self) -> bool:
         """True if the target's table stays as it is."""
-        return not (self.steps or self.indexes or self.comments or self.checks)
+        return not (self.steps or self.indexes or self.comments or self.checks or self.keys)
 
     def of_steps_alone(self) -> AlteredTable:
         """Return it without what comes to the target beside steps."""
-        return replace(self, indexes=NO_CHANGES, comments=NO_COMMENTS, checks=NO_CHECKS)
+        return replace(self, indexes=NO_CHANGES, comments=NO_COMMENTS, checks=NO_CHECKS, keys=NO_KEY_CHANGES)
 
     def former_name(self, name: str) -> str:
         """Return what the source called a column before the steps that it calls `name` now."""

@@ -23,10 +23,10 @@ TABLES = (
 )
 STATEMENTS = (
     ("ALTER TABLE item ADD CONSTRAINT positive CHECK (n > 0), COMMENT = 'x'", "checks, comments"),
-    ("ALTER TABLE item ADD CONSTRAINT of_parent FOREIGN KEY (n) REFERENCES parent (id)", "foreign keys"),
+    ("ALTER TABLE item ADD CONSTRAINT of_parent FOREIGN KEY (n) REFERENCES parent (id)", "foreign_keys"),
     ("CREATE FULLTEXT INDEX words ON item (t)", "full-text and spatial indexes"),
     ("CREATE INDEX by_n ON item (n)", "indexes"),
-    ("ALTER TABLE item DROP FOREIGN KEY of_parent", "foreign keys"),
+    ("ALTER TABLE item DROP FOREIGN KEY of_parent", "foreign_keys"),
     ("ALTER TABLE item DROP INDEX words, DROP CONSTRAINT positive", "indexes, constraints"),
     ("ALTER TABLE item PARTITION BY HASH (id) PARTITIONS 2", "partitions"),
 )

@@ -191,9 +191,9 @@ def _which(state: TableState) -> tuple[int, int]:
 
 
 def _left(state: TableState) -> TableState:
-    """Return the table as it is to be built. One that was built has only the indexes and checks that came since: what else the
-    target has lost meanwhile somebody has taken off. Those that came and are not followed are not built: nobody would take them
-    off."""
+    """Return the table as it is to be built. One that was built has only the indexes, checks and foreign keys that came
+    since: what else the target has lost meanwhile somebody has taken off. Those that came and are not followed are not
+    built: nobody would take them off."""
     if state.schema is None:
         return state
     followed = tuple(index for index in state.schema.indexes if index.name not in state.facts.passed)
@@ -205,7 +205,8 @@ def _left(state: TableState) -> TableState:
         replace(c, has_default=c.nullable, default=None, default_is_expression=False) for c in state.schema.columns
     )
     checks = tuple(check for check in asked if check.name in state.facts.checking)
-    schema = replace(state.schema, columns=columns, indexes=indexes, checks=checks, foreign_keys=())
+    keys = tuple(key for key in state.schema.foreign_keys if key.name in state.facts.keying)
+    schema = replace(state.schema, columns=columns, indexes=indexes, checks=checks, foreign_keys=keys)
     return replace(state, schema=schema)
 
 

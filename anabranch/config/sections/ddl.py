@@ -38,6 +38,7 @@ Indexes = Literal["apply", "ignore", "ask", "stop"]
 UniqueKeys = Literal["apply", "ignore", "ask", "stop"]
 Comments = Literal["apply", "ignore"]
 Checks = Literal["apply", "ignore", "ask", "stop"]
+ForeignKeys = Literal["apply", "ignore", "ask", "stop"]
 Any = Literal["apply", "ask", "park", "stop"]
 RenameTable = Literal["apply", "ask", "park", "stop"]
 Partitions = Literal["keep", "ask", "park", "stop"]
@@ -91,6 +92,8 @@ class DdlOfTables(Section):
     """As above, of these tables."""
     checks: Checks | None = None
     """As above, of these tables."""
+    foreign_keys: ForeignKeys | None = None
+    """As above, of these tables, by the one that has the key."""
 
 
 def _ghost(text: str) -> str:
@@ -110,8 +113,8 @@ class Ddl(Section):
 
     action: Any | None = None
     """Decide the same of every kind of change that has no key of its own here (`apply`, `ask`, `park`, `stop`), but for
-    `create_table`, `drop_table`, `rename_table`, `partitions`, `online_swap`, `indexes`, `unique_keys`, `comments` and
-    `checks`."""
+    `create_table`, `drop_table`, `rename_table`, `partitions`, `online_swap`, `indexes`, `unique_keys`, `comments`,
+    `checks` and `foreign_keys`."""
 
     add_column: AddColumn | None = None
     """Add columns to the target's tables where the source adds them to its own, and go on (`apply`), only where the target
@@ -194,6 +197,13 @@ class Ddl(Section):
     they are (`ignore`, as when absent: rows that one of them refuses by then park the table or stop the job). A new one is
     built while rows go on; one that does not mean just the same at the target parks the table. From a MySQL or MariaDB
     ([more](../howto/schema-changes.md#checks))."""
+
+    foreign_keys: ForeignKeys | None = None
+    """Make and drop foreign keys of the target's tables that only refuse where the source does so with its own, between
+    tables of the job (`apply`), or leave the target's as they are (`ignore`, as when absent). A new one is built while rows
+    go on, as behind a load; rows without a parent, and keys that are not validated, are told by `status`. One that changes
+    rows itself (CASCADE, SET NULL) parks its table. From a MySQL or MariaDB
+    ([more](../howto/schema-changes.md#foreign-keys))."""
 
     online_swap: Literal["apply", "park"] | None = None
     """Follow a table that gh-ost or pt-online-schema-change swaps with a changed copy of it (`apply`), by the keys above, or

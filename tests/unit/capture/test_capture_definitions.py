@@ -428,7 +428,7 @@ def test_rule_17_a_table_goes_on_behind_columns_that_are_certain(keep: Callable)
         ("CREATE FULLTEXT INDEX i ON orders (n)", "full-text and spatial indexes"),
         ("ALTER TABLE orders ADD CONSTRAINT c CHECK (n > 0), ADD UNIQUE (n)", "checks, unique_keys"),
         ("ALTER TABLE orders ADD CONSTRAINT FOREIGN KEY (n) REFERENCES t (id), ADD FOREIGN KEY (n) REFERENCES t (id)",
-         "foreign keys"),
+         "foreign_keys"),
         ("ALTER TABLE orders DROP CONSTRAINT u", "unique_keys"),
         ("ALTER TABLE orders DROP CONSTRAINT some", "constraints"),
         ("ALTER TABLE orders ALTER CHECK c NOT ENFORCED", "checks"),
@@ -447,7 +447,7 @@ def test_what_is_not_followed_is_noted(keep: Callable, sql: str, kinds: str) -> 
     assert noted(keeper, "CREATE INDEX i ON elsewhere.orders (n)") == {}
     keeper.follows = lambda table: frozenset((ColumnChange.INDEXES,))
     keys = "ADD FOREIGN KEY (n) REFERENCES t (id)"
-    assert noted(keeper, f"ALTER TABLE orders ADD KEY k (n), {keys}, COMMENT 'x'") == {"orders": "foreign keys"}
+    assert noted(keeper, f"ALTER TABLE orders ADD KEY k (n), {keys}, COMMENT 'x'") == {"orders": "foreign_keys"}
     assert noted(keeper, "ALTER TABLE orders ADD KEY l (n), ADD CHECK (n > 0)") == {"orders": ""}, (
         "the definition has it"
     )

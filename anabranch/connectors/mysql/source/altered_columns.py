@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anabranch.connectors.mysql.source import check_clauses, comment_clauses, index_clauses
+from anabranch.connectors.mysql.source import check_clauses, comment_clauses, foreign_key_clauses, index_clauses
 from anabranch.connectors.mysql.source.column_clauses import (
     Adds,
     Changes,
@@ -60,25 +60,33 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
         return None
 
 
-def indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema, family: str) -> Altered | None:
-    """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over but
-    the table's comment and checks, and indexes that are not read. None where an index is over a column that is not known, where
-    there is nothing of these, where there is but a comment or a check that the catalogue may not show yet, where it is not
-    certain which check goes, and where rows of the table may be told apart by a unique key that the statement is about. Beside
-    an index such a comment stays as it was."""
+def indexed(
+    clauses: Sequence[Sequence[Token]],
+    then: TableSchema,
+    now: TableSchema,
+    family: str,
+    table_of: foreign_key_clauses.Read,
+) -> Altered | None:
+    """Return a table behind a statement that changes no column, nor any key but indexes: what else is in it is passed over
+    but the table's comment, checks and foreign keys, and indexes that are not read. None where an index is over a column
+    that is not known, where there is nothing of these, where there is but a comment or a check that the catalogue may not
+    show yet, where it is not certain which check goes, and where rows of the table may be told apart by a unique key that
+    the statement is about. Beside an index such a comment stays as it was."""
     about, comment = list(filter(index_clauses.is_about_index, clauses)), comment_clauses.comment_of(clauses)
     checks, said = list(filter(check_clauses.is_about_check, clauses)), _read_indexes(about)
-    if not (about or checks or comment is not None) or said is None or index_clauses.is_late(said, then, now):
+    keys = [clause for clause in clauses if foreign_key_clauses.is_about_key(clause, then)]
+    if not (about or checks or keys or comment is not None) or said is None or index_clauses.is_late(said, then, now):
         return None
-    if not (about or checks) and comment_clauses.is_late(comment, then, now):
+    if not (about or checks or keys) and comment_clauses.is_late(comment, then, now):
         return None
     if not then.primary_key and index_clauses.may_change_unique(clauses, then):
         return None
     try:
         table = index_clauses.with_added(index_clauses.without_gone(then, said), said, then, now)
-        of_checks, waits = check_clauses.read(checks), not about and comment is None
+        of_checks, waits = check_clauses.read(checks), not (about or keys) and comment is None
         table = check_clauses.without_gone(table, of_checks, now)
         table = check_clauses.with_added(table, of_checks, then, now, family, waits)
+        table = foreign_key_clauses.behind(table, keys, now, table_of, not (about or checks or comment is not None))
     except Unknown:
         return None
     table = comment_clauses.with_comment(table, comment, now)

@@ -45,7 +45,7 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
 
 def _through(table: TableSchema, clause: Sequence[Token], now: TableSchema, table_of: Read) -> TableSchema:
     if _begins(clause, ADDS_KEY):
-        key = _key(clause, table, table_of)
+        key = key_of(clause[2].text, clause[len(ADDS_KEY) :], table, table_of)
         if key in table.foreign_keys:
             return table
         others = tuple(one for one in table.foreign_keys if not _is(one.name, key.name))
@@ -103,9 +103,9 @@ def _begins(clause: Sequence[Token], words: Sequence[str | None]) -> bool:
     )
 
 
-def _key(clause: Sequence[Token], table: TableSchema, table_of: Read) -> ForeignKey:
-    """Read ADD CONSTRAINT name FOREIGN KEY (…) REFERENCES table (…) ON DELETE … ON UPDATE …, and nothing behind it."""
-    columns, rest = _names(clause[len(ADDS_KEY) :])
+def key_of(name: str, tokens: Sequence[Token], table: TableSchema, table_of: Read) -> ForeignKey:
+    """Read what follows FOREIGN KEY: (…) REFERENCES table (…) ON DELETE … ON UPDATE …, and no more. Raises Unknown."""
+    columns, rest = _names(tokens)
     if not rest or rest[0].word != "REFERENCES":
         raise Unknown
     opens = next((at for at, token in enumerate(rest) if token.kind == "mark" and token.text == "("), 0)
@@ -120,8 +120,8 @@ def _key(clause: Sequence[Token], table: TableSchema, table_of: Read) -> Foreign
             raise Unknown
         behind = behind[length:]
     return ForeignKey(
-        clause[2].text,
-        tuple(_column(table, name).name for name in columns),
+        name,
+        tuple(_column(table, one).name for one in columns),
         table_of(rest[1:opens]),
         tuple(parent_columns),
         actions["DELETE"],

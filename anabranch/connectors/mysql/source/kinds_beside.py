@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from anabranch.connectors.mysql.source.statement_tokens import Token
 from anabranch.model.column_changes import (
     CONSTRAINTS,
-    FOREIGN_KEYS,
     OTHER_INDEXES,
     PARTITIONS,
     ColumnChange,
@@ -18,7 +17,7 @@ from anabranch.model.column_changes import (
 
 _BY_WORD = {
     "UNIQUE": str(ColumnChange.UNIQUE_KEYS),
-    "FOREIGN": FOREIGN_KEYS,
+    "FOREIGN": str(ColumnChange.FOREIGN_KEYS),
     "CHECK": str(ColumnChange.CHECKS),
     "FULLTEXT": OTHER_INDEXES,
     "SPATIAL": OTHER_INDEXES,

@@ -90,7 +90,7 @@ class MysqlDialect:
             kind = _Statement(found, default_schema, self.folds_names).facts().kind
             if kind is StatementKind.ALTER:
                 inner = _Statement(_behind_set(found), default_schema, self.folds_names)
-                return altered_columns.indexed(inner.clauses_of_alter(), then, now, self.family)
+                return altered_columns.indexed(inner.clauses_of_alter(), then, now, self.family, inner.table_of)
             clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
             return altered_columns.behind(clauses, then, now, self.family)
         except (IndexError, ValueError, ArithmeticError):  # a text that no server takes: it parks, and capture goes on

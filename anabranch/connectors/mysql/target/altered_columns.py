@@ -16,6 +16,7 @@ from anabranch.connectors.mysql.target import (
     altered_checks,
     altered_comments,
     altered_indexes,
+    altered_keys,
     ddl,
     defaults,
     ownership,
@@ -74,6 +75,10 @@ def alter(
     if (found.owner, found.epoch, found.position.sequence) != (now.owner, now.epoch, now.position.sequence):
         return found, []
     run(connection, SESSION)
+    if altered.keys.dropped:
+        altered_keys.alter(connection, altered, existing)
+        existing = _existing(connection, altered)
+        connection.commit()
     left = altered_indexes.alter(connection, altered, existing, rules, release)
     altered_checks.alter(connection, altered, existing, rules, release)
     connection.commit()

@@ -12,6 +12,7 @@ from anabranch.connectors.mysql.target import (
     altered_columns,
     altered_comments,
     altered_indexes,
+    altered_keys,
     restated,
 )
 from anabranch.connectors.mysql.target.release import Release, Version
@@ -52,7 +53,8 @@ def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> Al
     existing = read_table(connection, altered.table.target)
     assert existing is not None, "refused else"
     statement = altered_columns.alter_statement(altered, existing, rules, release) if altered.steps else ""
-    going = [found for _, found in altered_indexes.planned(altered, existing, rules, release)]
+    going = [found for _, found in altered_keys.dropped(altered, existing)]
+    going += [found for _, found in altered_indexes.planned(altered, existing, rules, release)]
     going += [found for _, found in altered_checks.dropped(altered, existing, rules, release)]
     rows, size, lock = _facts(connection, altered, release)
     link = LINKS[release.family]

@@ -11,7 +11,14 @@ from collections.abc import Collection, Iterator
 from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
-from anabranch.connectors.postgresql.target import altered_checks, altered_comments, altered_indexes, ddl, label_checks
+from anabranch.connectors.postgresql.target import (
+    altered_checks,
+    altered_comments,
+    altered_indexes,
+    altered_keys,
+    ddl,
+    label_checks,
+)
 from anabranch.connectors.postgresql.target.fits import split_type
 from anabranch.connectors.postgresql.target.label_checks import LabelCheck
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
@@ -58,6 +65,7 @@ def alter(connection: Connection, altered: AlteredTable, rules: ValueRules) -> l
     connection.execute(WAIT)
     if any(isinstance(step, ColumnDropped) for step in altered.steps):  # nothing may come to depend on it meanwhile
         connection.execute(f"LOCK TABLE {qualified(altered.table.target)} IN ACCESS EXCLUSIVE MODE".encode())
+    altered_keys.alter(connection, altered)
     left = altered_indexes.alter(connection, altered)
     altered_checks.alter(connection, altered, rules)
     refuse_unlike(connection, altered, rules)

@@ -15,6 +15,7 @@ from anabranch.connectors.postgresql.target import (
     altered_columns,
     altered_comments,
     altered_indexes,
+    altered_keys,
     label_checks,
 )
 from anabranch.contracts import ValueRules
@@ -43,7 +44,8 @@ SELECT (sum(c.reltuples) FILTER (WHERE c.reltuples >= 0 AND c.relkind = 'r'))::b
 def plan(connection: Connection, altered: AlteredTable, rules: ValueRules) -> AlteringPlan:
     """Return the plan; changes nothing. Raises Conflict as the steps would. Driver errors pass."""
     version = connection.info.server_version
-    going = [found for _, found in altered_indexes.planned(connection, altered)]
+    going = [found for _, found in altered_keys.dropped(connection, altered)]
+    going += [found for _, found in altered_indexes.planned(connection, altered)]
     going += [found for _, found in altered_checks.dropped(connection, altered, rules)]
     found = [one for one in going if one.startswith(("DROP ", "ALTER "))]
     found += [*altered_columns.statements(altered, rules, version, label_checks.standing(connection, altered))]

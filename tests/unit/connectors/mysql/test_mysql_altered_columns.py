@@ -227,7 +227,6 @@ def test_columns_that_are_dropped_need_no_catalogue(
         "DROP COLUMN v CASCADE x",
         "DROP COLUMN v `cascade`",
         "DROP PRIMARY KEY",
-        "DROP FOREIGN KEY v",
         "DROP COLUMN v, RENAME TO other",
         "DROP COLUMN 'v'",
         "DROP COLUMN v, DROP COLUMN V",
@@ -237,6 +236,35 @@ def test_columns_that_are_dropped_need_no_catalogue(
 )
 def test_a_column_on_which_something_depends_is_not_dropped_alone(clauses: str) -> None:
     assert MysqlDialect().altered(f"ALTER TABLE item {clauses}", "shop", DROPPED, NOW) is None
+
+
+def test_foreign_keys_that_are_not_known_change_nothing_and_others_do() -> None:
+    """One that comes is as the statement has it; where one is not read no key of the statement counts."""
+    other, dialect = TableId("shop", "other"), MysqlDialect()
+    key = ForeignKey("k", ("v",), other, ("id",))
+    then = replace(DROPPED, foreign_keys=(key,))
+
+    def behind(clauses: str) -> tuple[ForeignKey, ...] | None:
+        found = dialect.altered(f"ALTER TABLE item {clauses}", "shop", then, NOW)
+        return found.schema.foreign_keys if found else None
+
+    assert behind("DROP FOREIGN KEY nobody") == (key,) and behind("DROP CONSTRAINT IF EXISTS K") == ()
+    made = replace(key, name="`l")
+    assert behind("ADD CONSTRAINT ```l` FOREIGN KEY by_v (V) REFERENCES shop.other (id) ON DELETE NO ACTION") == (
+        key,
+        made,
+    )
+    for unread in (
+        "ADD FOREIGN KEY (v) REFERENCES other (id)",  # the catalogue has no name for it
+        "ADD CONSTRAINT l FOREIGN KEY IF NOT EXISTS (v) REFERENCES other (id)",
+        "ADD CONSTRAINT l FOREIGN KEY (v) REFERENCES other (id) MATCH FULL",
+        "ADD CONSTRAINT K FOREIGN KEY (v) REFERENCES other (id)",
+        "ADD CONSTRAINT l FOREIGN KEY (nowhere) REFERENCES other (id)",
+    ):
+        assert behind(unread) is None, unread
+        is_anew = "CONSTRAINT K" in unread  # under the name of the one that goes
+        expected = (replace(key, name="K"),) if is_anew else (key,)
+        assert behind(f"{unread}, DROP FOREIGN KEY k, ADD INDEX i (v)") == expected, unread
 
 
 def test_a_column_that_counts_or_belongs_to_a_foreign_key_is_not_dropped_alone() -> None:

@@ -1,0 +1,63 @@
+"""Foreign keys of a table that only refuse, and that come and go between two definitions of it.
+
+What does not live here: keys that change rows themselves (`key_changes.py`), differences for people (`schema_changes.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import ForeignKey, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """`added`: names behind the change; `dropped`: names before it. A name may be in both: it is another key then."""
+
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.dropped)
+
+    def __str__(self) -> str:
+        found = [f"add foreign key {name}" for name in self.added] + [
+            f"drop foreign key {name}" for name in self.dropped
+        ]
+        return ", ".join(found)
+
+
+NO_KEY_CHANGES = KeyChanges()
+
+
+def foreign_key_changes(then: TableSchema, now: TableSchema) -> KeyChanges:
+    """Return the keys that come and go. None where a source has no statements in its log: its definitions show only the latest
+    state."""
+    if then.numbers or now.numbers:
+        return NO_KEY_CHANGES
+    before, behind = ({key.name: key for key in table.foreign_keys if refuses(key)} for table in (then, now))
+    gone = tuple(name for name, key in before.items() if behind.get(name) != key)
+    return KeyChanges(tuple(name for name, key in behind.items() if before.get(name) != key), gone)
+
+
+def refuses(key: ForeignKey) -> bool:
+    """Return whether a key does nothing but refuse."""
+    return key.on_delete == key.on_update == "restrict"
+
+
+def with_keys_to(then: TableSchema, now: TableSchema, parents: Container[TableId]) -> TableSchema:
+    """Return the next definition without keys that come and refer to other tables than these."""
+    kept = tuple(key for key in now.foreign_keys if key in then.foreign_keys or key.parent in parents)
+    return now if kept == now.foreign_keys else replace(now, foreign_keys=kept)
+
+
+def with_former_keys(then: TableSchema, now: TableSchema) -> TableSchema:
+    """Return the next definition with the keys of before, but for those that change rows themselves."""
+    keys = [key for key in then.foreign_keys if refuses(key)] + [key for key in now.foreign_keys if not refuses(key)]
+    same = sorted(keys, key=repr) == sorted(now.foreign_keys, key=repr)
+    return now if same else replace(now, foreign_keys=tuple(keys))
