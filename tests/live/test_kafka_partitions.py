@@ -180,3 +180,26 @@ def test_other_partitions_than_those_that_the_job_began_with_are_refused(here: J
     assert [one.value["after"]["n"] for one in reader.seen] == [1, 2] and len(
         {one.partition for one in reader.seen}
     ) == 1
+
+
+@pytest.mark.one_case("mysql")
+def test_a_parked_table_with_partitions_of_its_own_keeps_no_job_from_starting(here: JobHere, kafka: Server) -> None:
+    made, source = here.made, here.made.source
+    here.load()
+    source.execute("INSERT INTO item VALUES (1, 1)", "INSERT INTO loose VALUES (1, 1)")
+    here.stream()
+    source.execute("ALTER TABLE item RENAME COLUMN id TO number", "INSERT INTO loose VALUES (2, 2)")
+    here.stream()
+    found = "\n".join(map(str, here.job.preflight().results))
+    assert f"table_partitions names {made.there}.item; the job has {made.there}.loose" in found
+    assert not here.job.preflight().failed
+    here.load()
+    source.execute("INSERT INTO loose VALUES (3, 3)")
+    here.stream()
+    reader = Reader(kafka, [f"{made.name}.loose"])
+    reader.look()
+    assert [one.value["after"]["a"] for one in sorted(reader.seen, key=lambda one: one.sequence)] == [
+        1,
+        2,
+        3,
+    ]

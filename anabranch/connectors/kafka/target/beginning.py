@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing
 from anabranch.connectors.kafka.target.formats import refuse_options
-from anabranch.connectors.kafka.target.names import UNKNOWN, WantedTopic, refused, unknown_tables, wanted_topics
+from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import TOPIC, Key, Value, noted_elsewhere
 from anabranch.connectors.kafka.target.topics import (
@@ -141,13 +141,9 @@ def too_many(topic: FoundTopic, wanted: WantedTopic) -> str:
 
 
 def refuse_names(options: KafkaTargetOptions, job: str, tables: Iterable[TableId]) -> None:
-    """Raise TargetError for tables that cannot have a topic, and for those that the job file gives partitions and that the job
-    does not have."""
-    tables = list(tables)
+    """Raise TargetError for tables that cannot have a topic."""
     if found := [why for _, why in refused(options, job, tables)]:
         raise TargetError("; ".join(found), hint="[target.options] topic, or [[rules]] target, gives other names")
-    if why := unknown_tables(options, tables):
-        raise TargetError(why, hint=UNKNOWN)
 
 
 def refuse_used(topics: Sequence[str]) -> None:

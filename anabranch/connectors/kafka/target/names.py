@@ -75,6 +75,7 @@ def unknown_tables(options: KafkaTargetOptions, tables: Iterable[TableId]) -> st
 
 
 UNKNOWN = "name tables as the rules do at the target, schema.table; or leave the entry out"
+UNKNOWN_NOW = "leave the entry as it is: it counts again when the table, parked or dropped, comes back"
 
 
 def why_not(topic: str) -> str:

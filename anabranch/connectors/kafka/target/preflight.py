@@ -21,7 +21,14 @@ from anabranch.connectors.kafka.target.beginning import (
     too_many,
 )
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
-from anabranch.connectors.kafka.target.names import UNKNOWN, WantedTopic, refused, unknown_tables, wanted_topics
+from anabranch.connectors.kafka.target.names import (
+    UNKNOWN,
+    UNKNOWN_NOW,
+    WantedTopic,
+    refused,
+    unknown_tables,
+    wanted_topics,
+)
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records, noted_elsewhere, topic_of
 from anabranch.connectors.kafka.target.registered import registered
@@ -80,8 +87,6 @@ class KafkaChecks:
             of = by_target[table] if table else None
             gives = ", or [[rules]] target, gives" if of else ", transactions or the job's name give"
             yield failed("topics", why, f"[target.options] topic{gives} it another name", of)
-        if why := unknown_tables(self._options, by_target):
-            yield failed("topics", why, UNKNOWN)
 
     def _values(self, context: PreflightContext) -> Iterator[CheckResult]:
         made = format_for(self._options, context.job, {}, registry_of(self._options, self._endpoint))
@@ -105,6 +110,8 @@ class KafkaChecks:
         )
         shared = noted_elsewhere(self._endpoint, context.job, names)
         used = with_messages(self._endpoint, (one for name, one in found.items() if name not in noted))
+        if why := unknown_tables(options, by_target):  # behind the beginning it may be one that is parked, or gone
+            yield warning("topics", why, UNKNOWN_NOW) if noted else failed("topics", why, UNKNOWN)
         bad = [failed("topics", why, ANEW, names.get(name)) for name, why in changed(noted, found)]
         bad += [failed("topics", why, STATE_HINT) for why in unfit_state(state.values())]
         bad += [failed("topics", why, SHARED) for why in shared_words(shared)]
