@@ -168,14 +168,16 @@ def _at_work(stand: Stand, job: Job, url: str, rows: int, flips: Path) -> Iterat
 
 
 def fill(source: Database, rows: int) -> None:
-    """Let the ledger have so many rows: it is doubled, which a server does by itself."""
+    """Let the ledger have so many rows, with the ids from 1 on: it is doubled, which a server does by itself."""
     there = min(rows, 1)
     if rows:
-        source.execute("INSERT INTO ledger (written) VALUES (0)")
+        source.execute("INSERT INTO ledger (id, written) VALUES (1, 0)")
     while there < rows:
         more = min(there, rows - there)
-        source.execute(f"INSERT INTO ledger (written) SELECT written FROM ledger LIMIT {more}")
+        source.execute(f"INSERT INTO ledger (id, written) SELECT id + {there}, written FROM ledger WHERE id <= {more}")
         there += more
+    if rows and source.server.name == "postgresql":  # which counts only what it has given itself
+        source.execute(f"SELECT setval(pg_get_serial_sequence('ledger', 'id'), {rows})")
 
 
 def application(source: Database) -> str:

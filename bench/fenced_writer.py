@@ -90,6 +90,8 @@ def _changed(cursor: Any, key: int | None, value: int, is_postgresql: bool) -> i
     """Insert a row, or change the one that is named. Returns its id, once that is committed."""
     if key is not None:
         cursor.execute(UPDATE, (value, key))
+        if cursor.rowcount != 1:
+            raise LookupError(f"the table has no row {key}")
         return key
     cursor.execute(INSERT + (" RETURNING id" if is_postgresql else ""), (value,))
     return int(cursor.fetchone()[0]) if is_postgresql else int(cursor.lastrowid)
