@@ -13,6 +13,7 @@ from anabranch.contracts import CountingSource
 from anabranch.cutover.counted import pass_counters
 from anabranch.cutover.following import Following
 from anabranch.cutover.terms import Ends, Terms
+from anabranch.cutover.verified import verified
 from anabranch.databases import registry
 from anabranch.errors import NotCaughtUp
 from anabranch.model.checks import CheckResult, CheckVerdict
@@ -39,6 +40,7 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     states = ends.store.states.tables(ends.job.config.name)
     yield from tables(states, terms.allows_parked)
     yield from unknown(ends, states)
+    yield from verified(terms, states, ends.store.verifications.verified(ends.job.config.name))
     if not (cutover.is_fenced and cutover.is_under_way):
         yield from ends.fence.checks(sorted(states))
     yield _lag(ends, terms, following)

@@ -87,16 +87,21 @@ class CutoverReport:
         """Say of each table how it was compared at the fence."""
         tables = self.cutover.facts(Step.VERIFY).get("tables", ())
         if tables:
-            yield from ("", "| table | compared at the fence |", "|---|---|")
+            yield from (
+                "",
+                "| table | compared at the fence | sum of the source | sum of the target |",
+                "|---|---|---|---|",
+            )
         for one in tables:
             if "since" in one:
                 before = one.get("before_fence", {})
                 until = f", {before['keys']} of them up to {before['until']} before the fence" if before else ""
                 keys = one["keys"] + before.get("keys", 0)
-                yield f"| {one['source']} | {keys} rows that changed since {one['since']}{until} |"
+                yield f"| {one['source']} | {keys} rows that changed since {one['since']}{until} | | |"
             else:
                 why = f": {one['why']}" if one.get("why") else ""
-                yield f"| {one['source']} | whole, {one['rows_source']} rows{why} |"
+                sums = " | ".join(one.get(name, "") for name in ("digest_source", "digest_target"))
+                yield f"| {one['source']} | whole, {one['rows_source']} rows{why} | {sums} |"
 
     def _row(self, step: Step) -> str:
         began, ended = (moment(note.at) if note else "" for note in self._pair(step))

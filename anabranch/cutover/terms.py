@@ -78,6 +78,7 @@ class Terms:
       watched behind the flip. `wait`: for older transactions, and for the target to be at the fence.
     - `comparing`: compares both ends, as `verifies` says. `allows_parked`: also where not all rows are at the target.
     - `way_back`: is armed in its step, where it is wanted. `returns`: the job is itself a way back.
+    - `verified_within`: hours within which `verify --watch` has to have found each table equal, 0 for no bound.
     - `tell`: is given a line for people now and then.
     """
 
@@ -92,6 +93,7 @@ class Terms:
     way_back: WayBack
     returns: bool
     tell: Callable[[str], None]
+    verified_within: int = 0
 
 
 @dataclass(frozen=True)

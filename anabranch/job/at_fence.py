@@ -333,7 +333,8 @@ def told(
     reasons = {str(table): text for table, text in why.items()}
     for result in found.tables:
         rows = {"source": result.source, "rows_source": result.rows_source, "rows_target": result.rows_target}
-        tables.append({**rows, **({"why": reasons[result.source]} if result.source in reasons else {})})
+        sums = dict(zip(("digest_source", "digest_target"), result.digests, strict=False))
+        tables.append({**rows, **sums, **({"why": reasons[result.source]} if result.source in reasons else {})})
     said = f"{len(found.tables)} tables compared whole"
     if since or why:
         keys = sum(one.result.rows_source for one in since)

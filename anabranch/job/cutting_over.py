@@ -137,6 +137,7 @@ def terms(
         other or way_back_of(job),
         other is not None,
         tell,
+        settings.verified_within_hours,
     )
 
 

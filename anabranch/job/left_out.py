@@ -1,4 +1,4 @@
-"""What an origin that a job leaves out means for a verification beside writers: whether the trail tells all that changes rows.
+"""Say what an origin that a job leaves out means for a verification beside writers: does the trail tell all that changes rows?
 
 A way back that is not armed has written nothing, so `leave_out` of it takes nothing from the trail. What does not live here:
 how rows are looked at (verify/again.py).

@@ -103,6 +103,12 @@ class Sums:
         self.rows += other.rows
         self.digests += other.digests
 
+    @property
+    def digest(self) -> str:
+        """Return the sum of all buckets, as text."""
+        words = self.digests.sum(axis=0, dtype=np.uint64)
+        return "blake2b:" + "".join(f"{int(word):016x}" for word in words)
+
     def differing(self, other: Sums) -> list[int]:
         """Return the buckets that are not equal, in order."""
         differ = (self.rows != other.rows) | (self.digests != other.digests).any(axis=1)

@@ -88,6 +88,12 @@ class Both:
         self.pieces -= 1
 
     @property
+    def digest(self) -> str:
+        """Return the sum of the source, as text."""
+        source = self._found[True]
+        return "" if source is None else f"fingerprint:{source.sum:x}"
+
+    @property
     def rows(self) -> int | None:
         """The number of rows at each end, if both fingerprints are equal; else None."""
         source, target = self._found[True], self._found[False]

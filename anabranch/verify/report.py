@@ -50,7 +50,8 @@ class TableResult:
     `ranges`: of a sample, how many ranges of the key were compared, and into how many the table was cut; then `rows_source` and
     `rows_target` count rows of these, and `about` is how many rows the source says that the table has, 0 where it does not
     know. `only_changed`: the target was told of rows alone that have changed since the job began, and only those were compared
-    whose keys its topic has: not one of which all messages are missing."""
+    whose keys its topic has: not one of which all messages are missing. `digests`: the sums of all rows of the source and of
+    the target, where both were summed up as they were compared; two that are made in one way can be compared."""
 
     source: str
     target: str
@@ -71,6 +72,7 @@ class TableResult:
     until: str = ""
     not_exact: str = ""
     only_changed: bool = False
+    digests: tuple[str, ...] = ()
 
     @property
     def is_undecided(self) -> bool:

@@ -63,12 +63,13 @@ class _Sides:
     pieces: int
     rows: tuple[int, int] = (0, 0)
     differing: Mapping[int, int] = field(default_factory=dict)  # with the rows of the side that has more
+    digests: tuple[str, ...] = ()  # of the source and the target
     _sums: tuple[Sums, Sums] | None = None
 
     @classmethod
-    def equal(cls, rows: int) -> _Sides:
+    def equal(cls, rows: int, digest: str = "") -> _Sides:
         """Return the result for a table whose fingerprints are equal."""
-        return cls(0, (rows, rows))
+        return cls(0, (rows, rows), digests=(digest, digest))
 
     def add(self, is_source: bool, sums: Sums) -> None:
         source, target = self._sums = self._sums or (Sums(), Sums())
@@ -77,6 +78,7 @@ class _Sides:
         if not self.pieces:
             self.rows = int(source.rows.sum()), int(target.rows.sum())
             self.differing = {b: int(max(source.rows[b], target.rows[b])) for b in source.differing(target)}
+            self.digests = source.digest, target.digest
             self._sums = None
 
 
@@ -236,7 +238,7 @@ class _Run:
         found = fingerprints.waiting(pieces)
         if not self._take(FINGERPRINTS, work, pieces, found, together=MOST_TOGETHER):
             return None
-        return {table: _Sides.equal(both.rows) for table, both in found.items() if both.rows is not None}
+        return {table: _Sides.equal(both.rows, both.digest) for table, both in found.items() if both.rows is not None}
 
     def sides(self, work: PieceReading, known: Collection[TableId]) -> dict[TableId, _Sides] | None:
         """Sum up all tables but the known ones, those for which there was time; None when stopped."""
@@ -381,6 +383,7 @@ def _result(one: Undecided, sides: _Sides, limit_keys: int, is_limited: bool) ->
         sample = [difference for difference in sample if difference.kind != "extra"]
     differs = bool(missing or different or (extra and not is_shared))
     pending = one.pending or int(is_limited and not is_complete and not differs)
+    is_told = not sides.differing or differs or is_shared  # else what was looked at again is not what was summed up
     has_same = not sides.differing or (is_complete and not differs and (is_shared or is_limited))
     return TableResult(
         source=str(one.source),
@@ -396,6 +399,7 @@ def _result(one: Undecided, sides: _Sides, limit_keys: int, is_limited: bool) ->
         sample=tuple(sample[:limit_keys]),
         pending=pending,
         why=(one.why or LATE) if pending else "",
+        digests=sides.digests if is_told else (),
     )
 
 

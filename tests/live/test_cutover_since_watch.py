@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import DifferencesFound
+from anabranch.errors import DifferencesFound, PreflightFailed
 from anabranch.failpoints import EXIT_CODE
 from anabranch.job import at_fence, verifying
 from anabranch.job.at_fence import ANEW, CUT_OVER, LEAVES_OUT, NO_RESULT, OTHER_TABLE, AtFence, chosen
@@ -104,6 +104,7 @@ def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
     with job(request, source, target, tmp_path / "job") as cut, running(cut):
         place = watched(cut, "item")["item"].place
         assert place is not None, "the place is known"
+        is_bound(cut)
         cut.made.source.execute("UPDATE item SET v = 20 WHERE id = 2", "DELETE FROM item WHERE id = 3")
         cut.made.source.execute("INSERT INTO item (v) VALUES (40), (50)")
         until(lambda: {20, 40, 50} <= set(cut.at_target()), "the changes are at the target")
@@ -128,9 +129,9 @@ def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
         cut.made.target.execute(f"UPDATE {item} SET v = 22 WHERE v = 23")
         cut.wait_equal()
 
-        said = planned(cut)
-        assert said["item"].endswith(f"by what changed since {place.position}: 6 keys up to now"), said
-        assert said["draft"].endswith("is compared whole: verify --watch has not found it equal yet")
+        plan = planned(cut)
+        assert plan["item"].endswith(f"by what changed since {place.position}: 6 keys up to now"), plan
+        assert plan["draft"].endswith("is compared whole: verify --watch has not found it equal yet")
         monkeypatch.setenv("ANABRANCH_FAILPOINTS", "cutover.carried.out=exit@5")  # compared, and that is not noted
         assert cut.made.cli("cutover", "--since-watch", *WAITING, code=None).code == EXIT_CODE
         monkeypatch.delenv("ANABRANCH_FAILPOINTS")
@@ -141,12 +142,31 @@ def test_rule_24_25_at_the_fence_what_changed_since_the_watch_is_compared(
         assert (
             found["draft"]["why"] == "verify --watch has not found it equal yet" and found["draft"]["rows_source"] == 3
         )
+        assert found["draft"]["digest_source"] == found["draft"]["digest_target"] != "", "the same rows at both ends"
         cut.made.assert_identical("item", "draft")
         assert chosen(cut.here.job).whole[TableId(cut.made.schema, "item")] == CUT_OVER, (
             "it is of no use for another one"
         )
         shown = next(cut.made.home.glob("cutover-*.md")).read_text()
         assert f"| 6 rows that changed since {place.position} |" in shown and "| whole, 3 rows: verify --watch" in shown
+
+
+def is_bound(cut: Cut) -> None:
+    """A job that wants its tables found equal lately is not cut over without, unless it is compared at the fence."""
+    text = cut.made.job_file.read_text()
+    assert said(cut, False)[0] == ("warning", True)
+    cut.made.job_file.write_text(text.replace("[cutover]\n", "[cutover]\nverified_within_hours = 1\n"))
+    assert said(cut, False) == [("failed", True), ("ok", False)]
+    with pytest.raises(PreflightFailed, match=r"no result of `verify --watch` that says they are equal: .*draft"):
+        cut.run()
+    assert said(cut, True) == [("ok", False)]
+    cut.made.job_file.write_text(text)
+
+
+def said(cut: Cut, verify: bool) -> list[tuple[str, bool]]:
+    """Return each verdict on how lately tables were found equal, and whether it names the one that never was."""
+    found = [one for one in cut.here.job.plan_cutover(verify=verify).results if one.check == "cutover.verified"]
+    return [(str(one.verdict), f"{cut.made.schema}.draft" in one.names) for one in found]
 
 
 @pytest.mark.parametrize(("source", "target"), [("postgresql", "postgresql"), ("mariadb", "mysql")])

@@ -19,5 +19,8 @@ class Cutover(Section):
     steps of the counter."""
     max_lag: int = Field(default=10, ge=1, le=86400)
     """Seconds that a commit of the source may take to the target; the source is fenced only then."""
+    verified_within_hours: int = Field(default=0, ge=0, le=8760)
+    """Hours within which `verify --watch` has to have found each table equal; an older result, or none, keeps a cut-over from
+    being begun that does not compare at the fence itself (`--verify`, `--since-watch`). 0: it is a warning."""
     grace: int = Field(default=60, ge=0, le=86400)
     """Seconds behind the flip in which a write at the source is an alarm, with its rows."""

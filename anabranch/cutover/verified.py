@@ -1,0 +1,67 @@
+"""Check whether tables were found equal lately, before a cut-over that does not compare them itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.model.checks import CheckResult, CheckVerdict
+from anabranch.model.cutover import Verifies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from anabranch.cutover.terms import Terms
+    from anabranch.model.ids import TableId
+    from anabranch.model.table_life import TableState
+    from anabranch.model.verified import Verified
+
+CHECK = "cutover.verified"
+HOUR = 3_600_000_000  # microseconds
+NAMED = 5
+HINT = "let `anabranch verify JOB --watch` find them equal, or compare at the fence: --verify, --since-watch"
+
+
+def verified(
+    terms: Terms, states: Mapping[TableId, TableState], results: Sequence[Verified], now: int = 0
+) -> Iterator[CheckResult]:
+    """Yield whether each table that streams has a result of `verify --watch` that says it is equal as a whole, and how old the
+    oldest is. What `[cutover] verified_within_hours` refuses has failed. `now`: microseconds since 1970, 0 for the clock's."""
+    if terms.verifies is not Verifies.NOT:
+        yield CheckResult(CHECK, CheckVerdict.OK, "all tables are compared at the fence")
+        return
+    moment, known = now or int(time.time() * 1e6), {one.source: one for one in results}
+    wanted = {table: known.get(table) for table, state in sorted(states.items()) if state.is_streaming}
+    without = [table for table, one in wanted.items() if not _is_equal(one, states[table])]
+    ages = {table: (moment - one.began) / HOUR for table, one in wanted.items() if one and table not in without}
+    late = [table for table, age in ages.items() if terms.verified_within and age > terms.verified_within]
+    verdict = CheckVerdict.FAILED if terms.verified_within else CheckVerdict.WARNING
+    if without:
+        said = f"{len(without)} tables have no result of `verify --watch` that says they are equal: {_named(without)}"
+        yield CheckResult(CHECK, verdict, said, HINT, names=tuple(map(str, without)))
+    if late:
+        said = f"{len(late)} tables were found equal longer ago than {terms.verified_within} hours: {_named(late)}"
+        yield CheckResult(CHECK, CheckVerdict.FAILED, said, HINT, names=tuple(map(str, late)))
+    elif ages:
+        oldest = max(ages, key=lambda table: ages[table])
+        said = f"{len(ages)} tables were found equal; the oldest result is {ages[oldest]:.1f} hours old: {oldest}"
+        is_bound = bool(terms.verified_within)
+        how = CheckVerdict.OK if is_bound else CheckVerdict.WARNING
+        yield CheckResult(CHECK, how, said, "" if is_bound else "[cutover] verified_within_hours bounds it")
+
+
+def _is_equal(one: Verified | None, state: TableState) -> bool:
+    """Return whether the result is of the table as it is loaded now, says equal, and is of all rows."""
+    return (
+        one is not None
+        and one.generation == state.generation
+        and one.result == "identical"
+        and not one.sample
+        and one.is_complete
+    )
+
+
+def _named(tables: Sequence[TableId]) -> str:
+    more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
+    return ", ".join(map(str, tables[:NAMED])) + more
