@@ -40,7 +40,7 @@ WITHOUT = tests/unit/connectors/mysql/binlog/test_mysql_replay_reader.py \
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv native demo check style types test test-unit test-servers test-faults torture bench docs screenshots wheels clean \
+.PHONY: help venv native demo check style types test test-unit test-servers test-faults torture torture-sites bench docs screenshots wheels clean \
   collected fetched part-unit part-servers part-beside part-python
 
 help:
@@ -50,6 +50,7 @@ help:
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9, on clusters and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk, every scenario with Spark'
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql); keeps tests/torture/results-TARGET.json'
+	@echo 'make torture-sites  histories of two active sites with faults, between four pairs of servers: make torture-sites SEEDS=1..250; keeps tests/torture/two-sites.json'
 	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql TARGET=mysql); writes docs/explanation/performance.md'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make screenshots  the pictures of the console in docs/howto/console, by the test that goes through all its pages'
@@ -188,6 +189,12 @@ torture: $(STAMP)
 	$(BIN)/anabranch torture --seed $(firstword $(subst .., ,$(SEEDS))) \
 	  --histories `expr $(lastword $(subst .., ,$(SEEDS))) - $(firstword $(subst .., ,$(SEEDS))) + 1` \
 	  --target $(TARGET) --workers $(CORES) --results tests/torture/results-$(TARGET).json $(ARGS)
+	$(BIN)/python docs/generate.py
+
+# The same of two active sites; what comes of each pair is kept as soon as it is through. PAIR: one of them ("mariadb and mysql").
+torture-sites: $(STAMP)
+	TWO_SITES=$(SEEDS) TWO_SITES_KEEP=tests/torture/two-sites.json $(if $(PAIR),TWO_SITES_ENDS="$(PAIR)") \
+	  $(BIN)/python -m pytest -q -s -p no:cacheprovider tests/torture/test_torture_two_sites.py $(ARGS)
 	$(BIN)/python docs/generate.py
 
 # W: numbers of workloads (all), SIZE: reduced or full, SOURCE: of which kind (each). The pages are written in any case.

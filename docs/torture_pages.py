@@ -10,6 +10,7 @@ from typing import Any
 from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
 
 KEPT = Path(__file__).parents[1] / "tests" / "torture"
+TWO_SITES_KEPT = KEPT / "two-sites.json"
 TARGETS = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "kafka": "Kafka"}
 
 
@@ -57,6 +58,9 @@ def torture(generated: str) -> Iterator[str]:
     for name, run in kept.items():
         yield from ("", f"## The last run to a {TARGETS[name]}", "")
         yield from _run(run)
+    yield from ("", "## Two active sites", "", TWO_SITES.strip())
+    if TWO_SITES_KEPT.exists():
+        yield from _two_sites(json.loads(TWO_SITES_KEPT.read_text()))
     yield from ("", "## Where they failed", "")
     yield from _faults(kept)
     yield from _failpoints(kept)
@@ -80,6 +84,19 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
         yield f"{two} with two targets;"
     yield f"{run['transactions']} transactions, {run['observations']} looks at the target, in which {run['states']} states of"
     yield f"the source were seen; {run['seconds']} seconds."
+
+
+def _two_sites(run: dict[str, Any]) -> Iterator[str]:
+    """One line for each pair of servers: only histories that passed are kept."""
+    first, last = run["seeds"]
+    yield from ("", f"The last run, seeds {first} to {last} at commit `{run['commit']}`:", "")
+    kinds = sorted({kind for pair in run["pairs"].values() for kind in pair["faults"]})
+    yield f"| servers | histories that passed | transactions | rows | crossings that had to be noted | {' | '.join(kinds)} |"
+    yield "|---|" + "---|" * (4 + len(kinds))
+    for pair in run["pairs"].values():
+        counts = [pair["histories"], pair["transactions"], pair["rows"], pair["crossed"]]
+        counts += [pair["faults"].get(kind, 0) for kind in kinds]
+        yield f"| {', '.join(pair['servers'])} | {' | '.join(map(str, counts))} |"
 
 
 def _faults(kept: dict[str, Any]) -> Iterator[str]:
@@ -205,6 +222,31 @@ partial images, a second target, tables that are loaded again, parked or written
 or altered, and tables that come and go; lines to the broker, which clients find past any proxy; Spark, which has nothing to do.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
+"""
+TWO_SITES = """
+`make torture-sites SEEDS=1..250` runs histories of [two active sites](../howto/two-active-sites.md), between four pairs of
+servers: up to four writers at both sites change, delete and insert the same few rows, while processes of both jobs are
+killed or end at failpoints (`kill`, `exit`), all lines of the jobs to a site are reset (`cut`), and the server of a site
+dies and starts again (`restart`). Each history is of one of three tables: of two rows the newer one stays; a column is
+added up besides; one site wins.
+
+Writers put a number for each transaction into a table that the jobs replicate with the rest. It says, in the end, that no
+transaction is missing at either site, and of each write how much of the other site it had before it. From that follows:
+
+- **Both sites are equal**, and nobody else's row is there.
+- **The newer row**: it is known of every key which row stands, or that none does.
+- **Added up**: of a key that nobody deleted, the row and its sum are known. A row that a delete had seen, or that crossed
+  one, does not stand, nor counts what a delete had seen. *Open is* whether a row that was inserted behind all deletes
+  stands: while a job has the note of one, it goes.
+- **One site wins**: a key whose writes all were made one behind the other has the last one's row, to its version. Else the
+  winning site's last row stands, unless the other site had it when it wrote later: then one of these. *Open is* which,
+  since a version of the winning site that the job has raised, or one that both sites gave, refuses also what was made from
+  it; whether an insert stands that crossed the winning site's delete; and whether a row does that began under a deleted key
+  with a version that the other site had already.
+- **Notes**: if the other site's last write of a key was not known to a change, the job that brings the change must have
+  noted both versions (`anabranch conflicts ls`), and where no two writes crossed, neither job may have noted anything.
+  *Open are* notes of keys with deletes, which depend on what an epoch takes together, and at the site that does not win,
+  because a version that was raised may be the greater one by itself.
 """
 FAULTS = {
     "clock": "the wall clock of a process jumps",

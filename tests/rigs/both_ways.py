@@ -19,6 +19,7 @@ from typing import Any, cast
 from anabranch.job import Job
 from anabranch.rows.chunk import BarrierKind
 from anabranch.testing.databases import Database, unique_name
+from anabranch.testing.faults import Proxy
 from anabranch.testing.in_time import PATIENCE
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import show
@@ -28,9 +29,10 @@ from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Scenario
 
 @dataclass(frozen=True)
 class End:
-    """A database that jobs read and write. `schema`: of its tables, as rules name it."""
+    """A database that jobs read and write. `schema`: of its tables, as rules name it. `line`: by which jobs go there."""
 
     database: Database
+    line: Proxy | None = None
 
     @property
     def is_postgresql(self) -> bool:
@@ -43,7 +45,8 @@ class End:
     def url(self, secret: str) -> str:
         server = self.database.server
         path = f"/{self.database.name}" if self.is_postgresql else ""
-        return f"{server.name}://{server.user}:${{{secret}}}@{server.host}:{server.port}{path}"
+        host, port = ("127.0.0.1", self.line.port) if self.line else (server.host, server.port)
+        return f"{server.name}://{server.user}:${{{secret}}}@{host}:{port}{path}"
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         return sorted(self.database.query(f"SELECT * FROM {table}"))
