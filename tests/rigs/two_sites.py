@@ -52,6 +52,7 @@ class Sites:
         out.write(text=_pair(one, "one", "other", back.name))
         back.write(text=f'[load]\nexisting = "take_over"\n{_pair(other, "other", "one", out.name)}')
         self.ways, self.directory = (out, back), directory
+        self._come = 0
         out.here.load()
         back.job.arm()
 
@@ -67,20 +68,20 @@ class Sites:
                 for number in range(len(history.scripts[site]))
             ]
             seen, until, left = -1, 0.0, list(history.faults)
-            while not all(one.done() for one in writers):
-                if seen != written.commits:  # a busy machine is slow, and does not stand still
-                    seen, until = written.commits, time.monotonic() + 3 * PATIENCE
-                in_time(until, f"history {history.seed}: writers do not end")
+            while left or not all(one.done() for one in writers) or not self._have_all(history, written):
+                come = written.commits + self._come
+                if seen != come:  # a busy machine is slow, and does not stand still
+                    seen, until = come, time.monotonic() + 3 * PATIENCE
+                in_time(until, f"history {history.seed}: writers do not end, or jobs do not bring what they wrote")
                 if not parts_follow.is_set() and all(map(_follows, parts)):
                     parts_follow.set()
                 if left and written.commits >= left[0].after:
                     self._befalls(left.pop(0), parts, written)
                 _begin_again(parts, history.seed)
+                for one in writers:
+                    if one.done():
+                        one.result()
                 time.sleep(0.01)
-            for one in writers:
-                one.result()
-            for fault in left:
-                self._befalls(fault, parts, written)
         for number in range(len(self.ways)):
             written.befell("exit", len(ENDED.findall((place / str(number) / "reached").read_text())))
         self._settle(seed=history.seed)
@@ -128,11 +129,26 @@ class Sites:
             for parts in every:
                 parts.kill()
 
+    def _have_all(self, history: History, written: Written) -> bool:
+        """Return whether the processes have brought every transaction to the other site, and cleared all deletes: until then
+        they run, and meet their failpoints."""
+        ledgers = [self._ledger(way.source, history) for way in self.ways]
+        self._come = sum(map(len, ledgers))
+        return all(one == written.transactions for one in ledgers) and not self._have_notes()
+
+    def _have_notes(self) -> bool:
+        return any(way.target.database.query("SELECT 1 FROM anabranch.pair_note") for way in self.ways)
+
+    def _ledger(self, end: End, history: History) -> set[int]:
+        first = history.seed * KEYS
+        query = f"SELECT id FROM {LEDGER} WHERE id >= %s AND id < %s"
+        return {number for (number,) in end.database.query(query, [first, first + KEYS])}
+
     def _settle(self, seed: int) -> None:
         """Bring everything everywhere, until no delete is left to clear."""
         until = time.monotonic() + 2 * PATIENCE
         settle(*self.ways)
-        while any(way.target.database.query("SELECT 1 FROM anabranch.pair_note") for way in self.ways):
+        while self._have_notes():
             in_time(until, f"history {seed}: deletes are not cleared")
             rest(*self.ways, rounds=3)
         settle(*self.ways)
@@ -143,7 +159,7 @@ class Sites:
         here, there = (self._rows(way.source, history) for way in self.ways)
         assert here == there, f"{what}: the sites differ: {set(here.items()) ^ set(there.items())}"
         for way in self.ways:
-            ledger = {number for number, _ in way.source.rows(LEDGER) if number // KEYS == history.seed}
+            ledger = self._ledger(way.source, history)
             assert ledger == written.transactions, f"{what}: transactions {ledger ^ written.transactions}"
         written.refuse_strange(history.table, here, what)
         written.crossed = written.refuse_unnoted(history.table, [self._noted(way, history) for way in self.ways], what)
