@@ -61,6 +61,7 @@ FACTS = (
     ("5@b.1:7", "me", "now"),
     ("by_v",),
     ("positive",),
+    ("of_parent",),
     ("by_c",),
     ("note",),
 )
