@@ -126,6 +126,7 @@ POINTS = {
     "trail.load.file": "a chunk's file is in the trail, the ledger does not name it yet",
     "trail.load.manifest": "every chunk of a table is in the trail, its manifest is not there yet",
     "trail.load.taken": "tables of a trail's load are handed over at the target, the trail is not told",
+    "trail.check.answer": "rows were summed up for who verifies where the trail is applied, before that is in the trail",
     "trail.check.answered": "the answer to who verifies where the trail is applied is in the trail, its question is, too",
     "trail.load.asked": "a load that was asked for where its trail is applied has ended, nobody is told",
     "trail.load.gone": "a table's folder says that its files are gone, they are still there",

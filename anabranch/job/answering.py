@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.errors import AnabranchError, Retry, SourceError, StateError, TrailKeyMissing
+from anabranch.errors import AnabranchError, Retry, SourceError, StateError, StorageFull, TrailKeyMissing
 from anabranch.job.verifying import expected_identity
 from anabranch.lifecycle.encrypting import note_keys
 from anabranch.model.schema import TableSchema
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LOCK = "verify-asked.lock"  # in the job's home
 LINGER = 20.0  # seconds without a question until it ends
 POLL = 0.2
+ROOM = 0.5  # between two tries to write an answer
 TRIES = 3  # of an end that is away
 
 
@@ -61,7 +62,7 @@ def _answer_all(job: JobView, engine: Engine, stop: Callable[[], bool], linger: 
             said = _answer(job, engine, questions[0], stop)
             if said is None:
                 break
-            checks.note(job.trail, questions[0].id, said)
+            _note(job, questions[0], said, stop)
             count, until = count + 1, time.monotonic() + linger
             bound = log.get(job=job.config.name, table=str(questions[0].table))
             bound.info("rows_asked_about", refusal=said.refusal)
@@ -70,6 +71,17 @@ def _answer_all(job: JobView, engine: Engine, stop: Callable[[], bool], linger: 
         else:
             time.sleep(POLL)
     return count
+
+
+def _note(job: JobView, question: Question, said: Answer, stop: Callable[[], bool]) -> None:
+    """Put an answer into the trail, where its disk has no room as soon as it has; when stopped, the question stays."""
+    while not stop():
+        try:
+            checks.note(job.trail, question.id, said)
+            return
+        except StorageFull as error:
+            log.get(job=job.config.name).warning("answer_waits_for_room", reason=error.message)
+            time.sleep(ROOM)
 
 
 def _answer(job: JobView, engine: Engine, question: Question, stop: Callable[[], bool]) -> Answer | None:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from anabranch.errors import AnabranchError, Retry, StateError
 from anabranch.job.signals import Stop
 from anabranch.job.verifying import fitting
-from anabranch.job.watched import Turn, verify_one
+from anabranch.job.verifying_elsewhere import verify_one_elsewhere
+from anabranch.job.watched import Turn, as_kept, verify_one
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
+from anabranch.spark.engine import Engine
 from anabranch.trail.lock import LockHeld, OsLock
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.wanted import SEEDS, Sample, Wanted
@@ -51,11 +53,14 @@ class Watch:
         stop: Stop,
         tell: Callable[[str], None],
         sample: float | None = None,
+        engine: Engine | None = None,
     ) -> None:
         """Set it up. `share`: of the time that may be read, above 0, at most 1. `patterns`: of source tables; () for all.
-        `sample`: the share of each table that is compared at each of its turns, by other ranges each time; None: all of it."""
+        `sample`: the share of each table that is compared at each of its turns, by other ranges each time; None: all of it.
+        `engine`: reads the target of a job that applies a trail."""
         self._job, self._spark, self._patterns, self._by_rows = job, spark, patterns, by_rows
         self._share, self._stop, self._tell, self._sample = share, stop, tell, sample
+        self._engine = engine
         self._tried: dict[TableId, int] = {}  # when, where no result came of it
         self._said: dict[TableId, str] = {}  # tables that were passed over, and why
         self._waits, self._failures = "", 0
@@ -101,6 +106,8 @@ class Watch:
         try:
             sample = None if self._sample is None else Sample(self._sample, random.randrange(SEEDS))
             wanted = Wanted(by_rows=self._by_rows, sample=sample)
+            if self._engine is not None and not self._job.captures:
+                return verify_one_elsewhere(self._job, self._engine, state, wanted, self._stop.asked)
             return verify_one(self._job, self._spark, state, wanted, PATIENCE, self._stop.asked)
         except AnabranchError as error:
             if error.retry in TRIED_AGAIN or self._stop.asked():
@@ -169,30 +176,6 @@ def _reason(state: TableState) -> str:
     if state.is_dropped:
         return "it is dropped"
     return f"it is parked: {state.reason}" if state.is_parked else "it is not past its load"
-
-
-def as_kept(one: TableResult, state: TableState, turn: Turn, began: int) -> Verified:
-    """Return a table's result as the target keeps it. `began`: in microseconds since 1970."""
-    found, is_equal = turn.found, one.identical and one.is_complete and not one.pending
-    differing = one.missing + one.extra + one.different
-    result = "identical" if one.identical else "pending" if one.is_undecided else "different"
-    positions = found.positions or ("", "")
-    at = time.time_ns() // 1000
-    return Verified(
-        state.source,
-        at,
-        began,
-        result,
-        state.generation,
-        positions,
-        one.rows_source,
-        differing,
-        one.pending,
-        one.is_complete,
-        one.why,
-        None if found.sample is None else found.sample.percent,
-        turn.place if is_equal and found.sample is None and not one.only_changed else None,
-    )
 
 
 def _clock() -> str:

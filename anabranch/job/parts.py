@@ -32,7 +32,6 @@ from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uui
 from anabranch.view.opened import end_of, require_rows, source_of, spark_home, store_of
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 from anabranch.view.refusals import (
-    refuse_beside_trail,
     refuse_changed_job,
     refuse_in_hop,
     refuse_in_pair,
@@ -279,11 +278,17 @@ def run_watch(
 ) -> None:
     """Verify a table at a time until stopped, and keep each one's last result at the target."""
     from anabranch.job.keep_verifying import Watch, alone
+    from anabranch.job.verifying_elsewhere import refuse_elsewhere
+    from anabranch.verify.wanted import Sample, Wanted
 
-    refuse_beside_trail(job, "verification")
+    refuse_in_hop(job, "rows at its target", job.applies)
     require_rows(job)  # a target without them keeps no results
+    if not job.captures:
+        refuse_elsewhere(job, Wanted(sample=None if sample is None else Sample(sample, 0)))
     with Stop() as stop, stop.excused(), waits.in_tasks(), alone(job):
-        Watch(job, spark_factory(job, "verify"), patterns, by_rows, share, stop, tell, sample).run()
+        factory = spark_factory(job, "verify")
+        engine = None if job.captures else SparkEngine(factory)
+        Watch(job, factory, patterns, by_rows, share, stop, tell, sample, engine).run()
 
 
 def run_verify(job: JobView, wanted: Wanted) -> Verification:

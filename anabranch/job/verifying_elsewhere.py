@@ -7,14 +7,13 @@ What does not live here: comparing (verify/elsewhere.py), answering at the sourc
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, StateError
-from anabranch.job.keep_verifying import as_kept
 from anabranch.job.verifying import beside_of, not_replicated, place_of, states_of, still_streaming, tables_of
-from anabranch.job.watched import Turn
+from anabranch.job.watched import Turn, as_kept
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.encrypting import note_keys
 from anabranch.model.ids import TableId
@@ -40,7 +39,7 @@ WAITS = "waits for the job that captures to tell of its rows; if that does not r
 def verify_elsewhere(job: JobView, engine: Engine, wanted: Wanted) -> Verification:
     """Compare the tables of a job with what the site of its source tells. Raises ConfigError for what needs the
     source itself, StateError where the trail comes by a way on which nobody can be asked, and as `verify` does."""
-    _refuse(job, wanted)
+    refuse_elsewhere(job, wanted)
     states, others = states_of(job, wanted.patterns)
     note_keys(job)
     before = place_of(job)
@@ -51,7 +50,8 @@ def verify_elsewhere(job: JobView, engine: Engine, wanted: Wanted) -> Verificati
     return replace(found, **not_replicated(job, states))
 
 
-def _refuse(job: JobView, wanted: Wanted) -> None:
+def refuse_elsewhere(job: JobView, wanted: Wanted) -> None:
+    """Raise ConfigError for what needs the source itself, StateError where nobody can be asked."""
     asked = {
         "--repair": wanted.repairs,
         "--since": wanted.since,
@@ -81,13 +81,7 @@ def _results(
 ) -> Iterator[TableResult]:
     """Yield the result of each table that streams, one after the other, and keep it as `verify --watch` does."""
 
-    def waits() -> None:
-        if wanted.show is not None:
-            wanted.show.write(f"{WAITS}\n")
-
-    limit = max(LIMIT_KEYS, len(set_aside(job)) + 1)
-    ends = source_of(job), read_of(job), value_rules(job), beside_of(job)
-    across = Elsewhere(engine, *ends, Asking(job.trail, waits), limit, time.monotonic() + wanted.budget)
+    across = _across(job, engine, wanted)
     tables = tables_of(job, states, others)
     with telling(wanted.show) as tell:
         for number, one in enumerate(tables):
@@ -96,6 +90,36 @@ def _results(
             result = across.compare(one)
             _keep(job, states[one.table.source], result, (before, place_of(job)), began)
             yield result
+
+
+def _across(job: JobView, engine: Engine, wanted: Wanted, stop: Callable[[], bool] = lambda: False) -> Elsewhere:
+    def waits() -> None:
+        if wanted.show is not None:
+            wanted.show.write(f"{WAITS}\n")
+
+    limit = max(LIMIT_KEYS, len(set_aside(job)) + 1)
+    ends = source_of(job), read_of(job), value_rules(job), beside_of(job)
+    return Elsewhere(engine, *ends, Asking(job.trail, waits), limit, time.monotonic() + wanted.budget, stop)
+
+
+def verify_one_elsewhere(
+    job: JobView, engine: Engine, state: TableState, wanted: Wanted, stop: Callable[[], bool]
+) -> Turn | None:
+    """Compare one table, as a turn of `verify --watch`; None when stopped. The table is not in the result if it does not stream
+    any more. The caller has asked `refuse_elsewhere`."""
+    with store_of(job) as store:
+        others = store.states.others(job.config.name)
+        whole = store.states.table(job.config.name, state.source)
+    if whole is None or not whole.is_streaming or whole.generation != state.generation:
+        return Turn(Verification(()))
+    note_keys(job)
+    before, states = place_of(job), {state.source: whole}
+    (one,) = tables_of(job, states, others)
+    result = _across(job, engine, wanted, stop).compare(one)
+    if stop():
+        return None
+    found = Verification((result,), positions=(before, place_of(job)))
+    return Turn(still_streaming(job, states, found)[1])
 
 
 def _keep(job: JobView, state: TableState, result: TableResult, places: tuple[str, str], began: int) -> None:

@@ -26,11 +26,11 @@ from anabranch.model.cutover import Cutover
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.model.value_rules import ValueRules
-from anabranch.model.verified import VerifiedPlace
+from anabranch.model.verified import Verified, VerifiedPlace
 from anabranch.verify.again import Again
 from anabranch.verify.both_ends import Beside
 from anabranch.verify.plan import VerifyTable
-from anabranch.verify.report import Verification
+from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.touched import Parent, Passing, all_pass
 from anabranch.verify.wanted import Wanted
 from anabranch.view.identity import trail_uuid
@@ -51,6 +51,30 @@ class Turn:
 
     found: Verification
     place: VerifiedPlace | None = None
+
+
+def as_kept(one: TableResult, state: TableState, turn: Turn, began: int) -> Verified:
+    """Return a table's result as the target keeps it. `began`: in microseconds since 1970."""
+    found, is_equal = turn.found, one.identical and one.is_complete and not one.pending
+    differing = one.missing + one.extra + one.different
+    result = "identical" if one.identical else "pending" if one.is_undecided else "different"
+    positions = found.positions or ("", "")
+    at = time.time_ns() // 1000
+    return Verified(
+        state.source,
+        at,
+        began,
+        result,
+        state.generation,
+        positions,
+        one.rows_source,
+        differing,
+        one.pending,
+        one.is_complete,
+        one.why,
+        None if found.sample is None else found.sample.percent,
+        turn.place if is_equal and found.sample is None and not one.only_changed else None,
+    )
 
 
 def verify_one(

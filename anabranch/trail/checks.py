@@ -30,6 +30,7 @@ from anabranch.trail.storage import LocalStorage, read_whole
 
 ASKED = "check_requests"
 KEPT, MOST = 8, 16 << 20  # answers, and characters of all of them: more than the last only as long as they are small
+WAITING = 100  # questions: of more from elsewhere none is taken
 IDS = 1000  # of questions that were answered: they are not answered again
 FORMAT, SEALED = 1, 2
 HINT = "remove the file and verify again"
@@ -75,22 +76,31 @@ def withdraw(trail: Path, id: str) -> None:
 
 
 def pending(trail: Path) -> list[Question]:
-    """Return the questions that have no answer yet, oldest first; those that have one are forgotten. Raises TrailCorrupt."""
+    """Return the questions that have no answer yet, oldest first; those that have one are forgotten. Raises TrailCorrupt, for
+    one that cannot be read where there is no other one."""
     storage = LocalStorage(trail)
     names = [name for name in storage.names(ASKED) if name.endswith(".json")]
-    known, found = answered(trail) if names else frozenset[str](), list[Question]()
+    known, found, damage = answered(trail) if names else frozenset[str](), list[Question](), list[TrailCorrupt]()
     for name in names:
         if name.removesuffix(".json") in known:
             withdraw(trail, name.removesuffix(".json"))
-        elif (question := _question(storage, name)) is not None:
-            found.append(question)
+            continue
+        try:
+            question = _question(storage, name)
+        except TrailCorrupt as error:
+            damage.append(error)
+        else:
+            found += [] if question is None else [question]
+    if damage and not found:
+        raise damage[0]
     return sorted(found, key=lambda one: one.asked)
 
 
 def pass_on(trail: Path, question: Question) -> None:
-    """Put a question of a replica into the trail that it is a replica of, unless it is there or was answered."""
+    """Put a question of a replica into the trail that it is a replica of, unless it is there or was answered. Where many wait
+    already nothing is done: it comes again."""
     names = LocalStorage(trail).names(ASKED)
-    if f"{question.id}.json" not in names and question.id not in answered(trail):
+    if len(names) < WAITING and f"{question.id}.json" not in names and question.id not in answered(trail):
         put(trail, question)
 
 
@@ -165,6 +175,7 @@ def _save(trail: Path, answers: Kept, ids: list[str]) -> None:
         data = {"format": SEALED, "ids": ids}
         data["sealed"] = {"header": header, "answers": seal.text(to_json(answers), to_json(data))}
     with writing("answers to those who verify"):
+        reach("trail.check.answer")
         storage.replace(CHECKS, to_json(data) + b"\n")
 
 

@@ -150,13 +150,21 @@ class _Reception:
     def _ask(self) -> None:
         """Pass on what is asked for here, until the answers have come: loads, and questions about rows."""
         try:
-            asked, questions = load_answers.settle(self._path), checks.pending(self._path)
+            asked = load_answers.settle(self._path)
         except (StorageFull, TrailCorrupt) as error:
             log.get().warning("loads_not_asked_for", trail=self._caller.trail, reason=error.message)
             return
         if asked:
             loads = [[str(one.table), one.id, one.asked] for one in asked[:ASKED_AT_ONCE]]
             self._link.say(Kind.ASKED, {"loads": loads})
+        self._ask_about_rows()
+
+    def _ask_about_rows(self) -> None:
+        try:
+            questions = checks.pending(self._path)
+        except TrailCorrupt as error:
+            log.get().warning("rows_not_asked_about", trail=self._caller.trail, reason=error.message)
+            return
         for question in filter(is_short, questions[:QUESTIONS_AT_ONCE]):
             self._link.say(Kind.CHECK, as_message(question))
 

@@ -205,6 +205,22 @@ def test_what_is_told_of_rows_is_encrypted_where_the_trail_is(mariadb: Server, s
     assert run.stop().code == applied.stop().code == 0
 
 
+@pytest.mark.quick
+def test_an_answer_waits_for_room_in_the_trail(
+    mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command waits for it, and takes what comes; what was answered is answered once."""
+    made = scenario(mariadb, *SCHEMA, *fill(2))
+    way = hops(made)
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "trail.check.answer=full:2")
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS_LOG", str(made.directory / "reached"))
+    run, applied = streaming(way)
+    assert all(one["identical"] for one in verified(way.there, code=0).values())
+    assert run.stop().code == applied.stop().code == 0
+    assert "trail.check.answer=full" in (made.directory / "reached").read_text()
+    assert "answer_waits_for_room" in run.tail()
+
+
 def test_spark_reads_the_rows_of_both_sites(mariadb: Server, scenario: Make) -> None:
     """The job that captures answers by hand, beside its capture."""
     made = scenario(
@@ -222,3 +238,23 @@ def test_spark_reads_the_rows_of_both_sites(mariadb: Server, scenario: Make) -> 
     result = asker.wait()
     assert result.code == 4 and by_kind(json.loads(result.stdout)["tables"][0]) == wanted
     assert capture.stop().code == 0
+
+
+@pytest.mark.quick
+def test_tables_are_verified_for_ever_from_another_site(mariadb: Server, scenario: Make) -> None:
+    """A row that differs shows in the status once its table has come to its turn."""
+    made = scenario(mariadb, *SCHEMA, *fill(1))
+    way = hops(made)
+    run, applied = streaming(way)
+    assert "source itself" in way.there.cli("verify", "--watch", "--sample", "5%", code=2).stderr
+    watch = way.there.start("verify", "--watch", "--share", "100%")
+    wait_until(lambda: results(way) == {"identical"}, 120, "all tables are found equal", watch.tail, watch)
+    changed_at_the_target(made)
+    wait_until(lambda: "different" in results(way), 120, "what differs is found", watch.tail, watch)
+    assert watch.stop().code == run.stop().code == applied.stop().code == 0
+    assert not list((way.trail / checks.ASKED).iterdir())
+
+
+def results(way: Hops) -> set[str]:
+    """Return the last result of each table, "" for none."""
+    return {(one.get("verified") or {}).get("result", "") for one in way.there.status()["targets"][0]["tables"]}

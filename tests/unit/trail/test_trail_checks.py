@@ -11,7 +11,7 @@ from anabranch import failpoints
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
 from anabranch.trail import checks
-from anabranch.trail.checks import IDS, KEPT, Answer
+from anabranch.trail.checks import IDS, KEPT, Answer, Question
 from anabranch.trail.replica_files import CHECKS
 from anabranch.transport.asked import LONGEST_QUESTION, as_message, is_short, questioned
 from anabranch.transport.messages import ProtocolError
@@ -41,6 +41,15 @@ def test_a_question_goes_back_once_and_its_answer_comes_along(tmp_path: Path) ->
     assert asked.id in checks.answered(there)
     assert checks.answer(there, asked.id) == Answer({"low": 3}, "")
     assert checks.pending(there) == [] and not list((there / checks.ASKED).iterdir())
+
+
+def test_no_more_questions_are_taken_from_elsewhere_than_some(tmp_path: Path) -> None:
+    for number in range(checks.WAITING + 3):
+        checks.pass_on(tmp_path, Question(TABLE, f"id{number}", float(number), WHAT))
+    assert len(checks.pending(tmp_path)) == checks.WAITING
+    checks.note(tmp_path, "id0", Answer({}))
+    checks.pass_on(tmp_path, Question(TABLE, "late", 1e9, WHAT))
+    assert checks.pending(tmp_path)[-1].id == "late"
 
 
 def test_questions_are_answered_oldest_first_and_may_be_withdrawn(tmp_path: Path) -> None:
@@ -106,6 +115,8 @@ def test_a_question_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / checks.ASKED / f"{asked.id}.json").write_text("{}")
     with pytest.raises(TrailCorrupt, match=asked.id):
         checks.pending(tmp_path)
+    other = checks.ask(tmp_path, TABLE, WHAT)
+    assert checks.pending(tmp_path) == [other]
 
 
 @pytest.mark.parametrize(
