@@ -186,6 +186,11 @@ class Written:
             for key, one in ops.items():
                 self.keys[key].every.append(one)
 
+    def known(self) -> frozenset[int]:
+        """Return the transactions that are committed by now."""
+        with self.lock:
+            return frozenset(self.transactions)
+
     def base(self, key: int) -> int:
         """Return what a new version of the row is to be greater than, whatever the site has of it, as a clock would say."""
         with self.lock:

@@ -21,6 +21,7 @@ from rigs.two_sites_drawn import KEYS, History
 from rigs.two_sites_judged import Op, Written
 
 LEDGER = "site_ledger"
+WAITS = 0.25  # of a writer's transactions are behind all that the other site has
 OF_A_SITE = 500  # numbers of transactions, in a history
 OF_A_WRITER = 100
 AGAIN = (
@@ -51,17 +52,37 @@ class Writer:
         """Carry out the transactions, each until it is committed. Whether one was when its line broke the ledger says."""
         seed, script = self.history.seed, self.history.scripts[self.site][self.number]
         chance = random.Random(f"pauses {seed} {self.site} {self.number}")
+        waits = random.Random(f"waits {seed} {self.site} {self.number}")
         if not self.begin.wait(PATIENCE):
             raise NotInTime(f"history {seed}: the jobs do not begin")
         self._connect()
         try:
             for count, rows in enumerate(script):
+                if waits.random() < WAITS:
+                    self._wait()
                 until = time.monotonic() + 2 * PATIENCE
                 while not self._is_done(count, rows):
                     in_time(until, f"history {seed}: {self._text(count)} is never committed")
                 time.sleep(chance.choice((0.0, 0.0, 0.02, 0.1)))
         finally:
             self._close()
+
+    def _wait(self) -> None:
+        """Wait until all has come that the other site has by now: else, where jobs are slow, every write would cross."""
+        until = time.monotonic() + 2 * PATIENCE
+        wanted = {one for one in self.written.known() if one % KEYS // OF_A_SITE != self.site}
+        while not wanted <= self._come():
+            in_time(until, f"history {self.history.seed}: what the other site has written does not come")
+            time.sleep(0.02)
+
+    def _come(self) -> frozenset[int]:
+        try:
+            return self._theirs()
+        except Exception as error:  # of three drivers; a lost line is gone on from, all else passes
+            if not is_gone(error):
+                raise
+            self._connect()
+            return frozenset()
 
     def _is_done(self, count: int, rows: tuple[tuple[int, int], ...]) -> bool:
         made: dict[int, Op] = {}
