@@ -7,12 +7,15 @@ again and again. What cannot be told is answered with the reason. What does not 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.errors import AnabranchError, Retry, SourceError, StateError, StorageFull, TrailKeyMissing
+from anabranch.job.asked_checks import LOCK
+from anabranch.job.signals import SUPERVISED
 from anabranch.job.verifying import expected_identity
 from anabranch.lifecycle.encrypting import note_keys
 from anabranch.model.schema import TableSchema
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from anabranch.model.ids import TableId
     from anabranch.view.job_view import JobView
 
-LOCK = "verify-asked.lock"  # in the job's home
 LINGER = 20.0  # seconds without a question until it ends
 POLL = 0.2
 ROOM = 0.5  # between two tries to write an answer
@@ -38,14 +40,18 @@ TRIES = 3  # of an end that is away
 
 
 def answer_all(job: JobView, engine: Engine, stop: Callable[[], bool], linger: float = LINGER) -> int:
-    """Answer questions until none has come for a while; return how many. Raises StateError while another process does so, or
-    where there is no trail yet; TrailKeyMissing."""
+    """Answer questions until none has come for a while; return how many. While another process does so, the part of a run
+    waits for its turn a while, and leaves the rest to the next look; else StateError is raised. It is raised where there
+    is no trail yet, too; TrailKeyMissing."""
     if not exists(job.trail):
         raise StateError("there is no trail yet", job=job.config.name, hint="anabranch run JOB")
     job.config.home.mkdir(parents=True, exist_ok=True)
+    is_part = bool(os.environ.get(SUPERVISED))
     try:
-        lock = OsLock(job.config.home / LOCK)
+        lock = OsLock(job.config.home / LOCK, linger if is_part else 0.0, stop)
     except LockHeld as held:
+        if is_part:  # no failure: a failure would be the answer to all questions
+            return 0
         raise StateError(f"questions are being answered by {held}", job=job.config.name, hint="wait for it") from None
     try:
         note_keys(job)

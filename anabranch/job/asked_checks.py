@@ -7,7 +7,8 @@ That is a part of its own, `verify`, which ends when nobody asks any more. What 
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from anabranch import log
@@ -15,10 +16,12 @@ from anabranch.errors import AnabranchError, TrailError
 from anabranch.job.children import Child, PartFailed
 from anabranch.trail import checks
 from anabranch.trail.checks import Answer
+from anabranch.trail.lock import LockHeld, OsLock
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
+LOCK = "verify-asked.lock"  # in the job's home: whoever has it writes answers
 LOOK_S = 1.0  # between two looks at the mailbox
 AGAIN_S = 30.0  # until it is tried again behind a failure
 KEPT_S = 600.0  # without a question, until the answers are taken out of the trail
@@ -29,7 +32,7 @@ class AskedChecks:
 
     def __init__(self, job: JobView) -> None:
         self._job = job
-        self._next, self._told, self._quiet_since = 0.0, "", 0.0
+        self._next, self._told, self._quiet_since = 0.0, "", time.monotonic()
         self._child: Child | None = None
 
     @property
@@ -46,6 +49,7 @@ class AskedChecks:
 
     def pause(self) -> None:
         """Stop what runs: another machine has the trail, and answers."""
+        self._quiet_since = time.monotonic()
         for child in self.children:
             child.pause()
             if child.process is None or child.process.poll() is not None:
@@ -55,15 +59,21 @@ class AskedChecks:
         try:
             if checks.pending(self._job.trail):
                 command = [sys.executable, "-m", "anabranch", "verify", str(self._job.path)]
-                self._child, self._quiet_since = Child("verify", command, may_end=True), now
+                self._child = Child("verify", command, may_end=True)
                 self._child.restarts_per_hour = self._job.config.retry.restarts_per_hour
-            elif self._quiet_since and now - self._quiet_since > KEPT_S:
-                self._quiet_since = 0.0
-                checks.forget_answers(self._job.trail)
+            elif now - self._quiet_since > KEPT_S:
+                self._quiet_since = now
+                with suppress(LockHeld), self._lock():
+                    checks.forget_answers(self._job.trail)
         except TrailError as error:
             self._tell(error)
 
+    def _lock(self) -> closing[OsLock]:
+        """Take the lock of who answers, also by hand. Raises LockHeld."""
+        return closing(OsLock(self._job.config.home / LOCK))
+
     def _see(self, child: Child, now: float) -> None:
+        self._quiet_since = now
         try:
             child.poll(now)
         except PartFailed as failed:
@@ -75,8 +85,8 @@ class AskedChecks:
 
     def _refuse(self, why: str) -> None:
         """Answer all questions with why nothing can be told. Where even that cannot be written, they wait for the
-        next run."""
-        with suppress(AnabranchError):
+        next run; where somebody answers by hand, for that."""
+        with suppress(AnabranchError, LockHeld), self._lock():
             for question in checks.pending(self._job.trail):
                 checks.note(self._job.trail, question.id, Answer({}, why))
 

@@ -14,6 +14,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -70,9 +71,13 @@ def put(trail: Path, question: Question) -> None:
 
 def withdraw(trail: Path, id: str) -> None:
     """Forget a question, answered or not."""
-    storage = LocalStorage(trail)
-    if f"{id}.json" in storage.names(ASKED):
-        storage.remove(_file(id))
+    with suppress(FileNotFoundError):  # who asks, who answers and who carries it forget it, each in its time
+        LocalStorage(trail).remove(_file(id))
+
+
+def is_asked(trail: Path, id: str) -> bool:
+    """Return whether a question lies there, answered or not."""
+    return (trail / _file(id)).exists()
 
 
 def pending(trail: Path) -> list[Question]:

@@ -48,7 +48,7 @@ class Asking:
         return None
 
     def _answered(self, one: VerifyTable, what: Mapping[str, Any], is_over: Callable[[], bool]) -> Answer | None:
-        """Ask once; None where it is over, or the answer has made room for others' before it was seen."""
+        """Ask once; None where it is over, or question or answer is gone before the answer was seen."""
         question = checks.ask(self.trail, one.table.source, what)
         try:
             if not is_short(question):
@@ -60,11 +60,14 @@ class Asking:
     def _await(self, question: Question, is_over: Callable[[], bool]) -> Answer | None:
         seen, began = None, time.monotonic()
         while not is_over():
+            is_asked = checks.is_asked(self.trail, question.id)  # before the answers: those are there first
             stamp = checks.stamp(self.trail)
             if stamp != seen:
                 seen = stamp
                 if question.id in checks.answered(self.trail):
                     return checks.answer(self.trail, question.id)
+            if not is_asked:
+                return None
             if not self._is_told and time.monotonic() - began > LONG:
                 self._is_told = True
                 self.waits()

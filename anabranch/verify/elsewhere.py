@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from anabranch import pace
 from anabranch.contracts import PlacedReader, ReadTarget, SourceConnector, ValueRules
-from anabranch.errors import TargetUnavailable, TrailError
+from anabranch.errors import TargetUnavailable, TrailCorrupt, TrailError
 from anabranch.model.position import Position
 from anabranch.spark.engine import Engine
 from anabranch.trail.reader import TrailReader
@@ -30,7 +30,7 @@ from anabranch.verify.compare import text_of
 from anabranch.verify.digest import Summing, Sums, bucket_of
 from anabranch.verify.plan import VerifyPiece, VerifyTable
 from anabranch.verify.report import NO_TIME, Difference, TableResult
-from anabranch.verify.source_side import ROWS_PER_PIECE, Stopped, digested, summed
+from anabranch.verify.source_side import ROWS_PER_PIECE, Stopped, TooMany, digested, summed
 from anabranch.verify.told import Digesting, Told
 from anabranch.verify.touched import Watched, changed, has_barrier, is_touched
 
@@ -128,7 +128,11 @@ class Elsewhere:
             before = len(judged.left), len(judged.differences), frozenset(judged.suspects)
             try:
                 self._look(judged, trail, generation)
-            except (_Unknown, Refused) as error:
+            except (
+                _Unknown,
+                Refused,
+                TrailCorrupt,
+            ) as error:  # TrailCorrupt: an answer that cannot be read, or is too long
                 judged.why = str(error)
                 return
             after = len(judged.left), len(judged.differences), frozenset(judged.suspects)
@@ -204,6 +208,8 @@ class Elsewhere:
                 return found, _Here(first, last)
             except Stopped:
                 raise _Unknown(LATE) from None
+            except TooMany as error:
+                raise _Unknown(f"at the target: {error}") from None
             except TargetUnavailable:
                 if tried + 1 >= RECONNECTS or self._is_over():
                     raise

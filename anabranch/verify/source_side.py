@@ -37,6 +37,10 @@ class Stopped(Exception):
     """The process was asked to stop while rows were read."""
 
 
+class TooMany(Exception):
+    """These are more rows than are told one by one."""
+
+
 @dataclass(frozen=True)
 class SourceSide:
     """`target`: no row of it is read; `identity`: of the server that the trail is of."""
@@ -81,7 +85,10 @@ class SourceSide:
         ends = self.source, self.target, asked.rules, self.identity
         if asked.buckets is None:
             return summed(self.engine, Summing(*ends), cut, self.stop)
-        return digested(self.engine, Digesting(*ends, asked.buckets), cut, self.stop)
+        try:
+            return digested(self.engine, Digesting(*ends, asked.buckets), cut, self.stop)
+        except TooMany as error:
+            raise SourceError(str(error), table=str(one.table.source)) from None
 
     def _refuse(self, one: VerifyTable, why: str) -> None:
         if self.stop():
@@ -99,14 +106,13 @@ def summed(engine: Engine, work: PieceReading, cut: Sequence[VerifyPiece], stop:
 def digested(
     engine: Engine, work: Digesting, cut: Sequence[VerifyPiece], stop: Callable[[], bool]
 ) -> list[tuple[bytes, bytes]]:
-    """Return keys and digests of the wanted rows of all pieces. Raises what a task raised, SourceError for too many,
-    Stopped."""
+    """Return keys and digests of the wanted rows of all pieces. Raises what a task raised, TooMany, Stopped."""
     found: list[tuple[bytes, bytes]] = []
 
     def take(rows: list[tuple[bytes, bytes]]) -> None:
         found.extend(rows)
         if len(found) > MOST_ROWS:
-            raise SourceError(f"more than {MOST_ROWS:,} rows would have to be told one by one")
+            raise TooMany(f"more than {MOST_ROWS:,} rows would have to be told one by one")
 
     _run(engine, work, cut, take, stop)
     return found

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from anabranch.job.asked_checks import LOCK
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import checks
+from anabranch.trail.lock import holder
 from anabranch.trail.reader import has_begun
 from anabranch.trail.replica_files import CHECKS
 from rigs.hop_files import Process, free_port, pump_file, receive_file, route_file, url
@@ -219,6 +221,21 @@ def test_an_answer_waits_for_room_in_the_trail(
     assert run.stop().code == applied.stop().code == 0
     assert "trail.check.answer=full" in (made.directory / "reached").read_text()
     assert "answer_waits_for_room" in run.tail()
+
+
+@pytest.mark.quick
+def test_answers_by_hand_beside_a_run_keep_nobody_from_being_answered(mariadb: Server, scenario: Make) -> None:
+    """The run waits for who answers by hand, and refuses nothing."""
+    made = scenario(mariadb, *SCHEMA, *fill(2))
+    way = hops(made)
+    run, applied = streaming(way)
+    by_hand = way.here.start("verify")
+    lock = way.here.home / LOCK
+    wait_until(lambda: holder(lock), 60, "it answers by hand", by_hand.tail, by_hand)
+    assert all(one["identical"] for one in verified(way.there, code=0).values())
+    assert by_hand.stop().code == 0
+    assert all(one["identical"] for one in verified(way.there, code=0).values())
+    assert run.stop().code == applied.stop().code == 0
 
 
 def test_spark_reads_the_rows_of_both_sites(mariadb: Server, scenario: Make) -> None:

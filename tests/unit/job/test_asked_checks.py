@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import pytest
 
 from anabranch.contracts import ValueRules
-from anabranch.job import asked_checks
+from anabranch.errors import StateError
+from anabranch.job import answering, asked_checks
 from anabranch.job.asked_checks import AskedChecks
+from anabranch.job.signals import SUPERVISED
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -23,6 +26,7 @@ from anabranch.rows.net import TargetTable
 from anabranch.testing.in_time import PATIENCE
 from anabranch.trail import checks
 from anabranch.trail.checks import Answer
+from anabranch.trail.lock import OsLock
 from anabranch.trail.replica_files import CHECKS
 from anabranch.verify.asking import Asking, Refused
 from anabranch.verify.plan import VerifyTable
@@ -37,7 +41,8 @@ ONE = VerifyTable(TableSchema(id=NAME, columns=(Column("id", "int", ID),), prima
 def asked_of(trail: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> AskedChecks:
     """Return what looks at questions, whose parts end with this code at once."""
     retry = SimpleNamespace(restarts_per_hour=0)
-    job: Any = SimpleNamespace(trail=trail, path=trail / "job.toml", config=SimpleNamespace(name="shop", retry=retry))
+    config = SimpleNamespace(name="shop", retry=retry, home=trail)
+    job: Any = SimpleNamespace(trail=trail, path=trail / "job.toml", config=config)
     made = asked_checks.Child
 
     def child(name: str, command: list[str], may_end: bool) -> Any:
@@ -102,6 +107,59 @@ def test_answers_go_when_nobody_has_asked_for_a_while(tmp_path: Path, monkeypatc
     assert checks.answer(tmp_path, question.id) is None and question.id in checks.answered(tmp_path)
 
 
+def test_answers_stay_as_long_behind_a_long_reading_and_behind_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = checks.ask(tmp_path, NAME, {})
+    found = asked_of(tmp_path, monkeypatch, 0)
+    found.poll(began := time.monotonic())
+    (child,) = found.children
+    checks.note(tmp_path, question.id, Answer({"low": 1}))
+    child.ended_well = True
+    found.poll(late := began + 3 * asked_checks.KEPT_S)
+    assert not found.children
+    found.poll(late + asked_checks.LOOK_S)
+    assert checks.answer(tmp_path, question.id) is not None
+    found.poll(late + asked_checks.KEPT_S + 1)
+    assert checks.answer(tmp_path, question.id) is None
+    checks.note(tmp_path, "by an earlier run", Answer({"low": 1}))
+    found = asked_of(tmp_path, monkeypatch, 0)
+    found.poll(time.monotonic())
+    assert checks.answer(tmp_path, "by an earlier run") is not None
+    found.poll(time.monotonic() + asked_checks.KEPT_S + 1)
+    assert checks.answer(tmp_path, "by an earlier run") is None
+
+
+def test_nothing_is_written_beside_who_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is a question refused then, nor is an answer taken out."""
+    question = checks.ask(tmp_path, NAME, {})
+    found = asked_of(tmp_path, monkeypatch, 7)
+    with closing(OsLock(tmp_path / asked_checks.LOCK)):
+        through(found)
+        assert checks.pending(tmp_path) == [question]
+        checks.note(tmp_path, question.id, Answer({"low": 1}))
+        found.poll(late := time.monotonic() + 2 * asked_checks.KEPT_S)
+        assert checks.answer(tmp_path, question.id) is not None
+    found.poll(late + asked_checks.KEPT_S + 1)
+    assert checks.answer(tmp_path, question.id) is None
+
+
+def test_the_part_of_a_run_that_finds_somebody_answering_does_not_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure would be the answer to all questions."""
+    job: Any = SimpleNamespace(trail=tmp_path, config=SimpleNamespace(name="shop", home=tmp_path))
+    monkeypatch.setattr(answering, "exists", lambda trail: True)
+    engine: Any = None
+    with closing(OsLock(tmp_path / asked_checks.LOCK)):
+        monkeypatch.setenv(SUPERVISED, "1")
+        assert answering.answer_all(job, engine, lambda: False, linger=0.0) == 0
+        assert answering.answer_all(job, engine, lambda: True) == 0
+        monkeypatch.delenv(SUPERVISED)
+        with pytest.raises(StateError, match="questions are being answered by process"):
+            answering.answer_all(job, engine, lambda: False)
+
+
 def test_what_answers_stops_while_another_machine_has_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checks.ask(tmp_path, NAME, {})
     found = asked_of(tmp_path, monkeypatch, 0)
@@ -114,7 +172,7 @@ def test_what_answers_stops_while_another_machine_has_the_turn(tmp_path: Path, m
     assert not found.children
 
 
-def answering(trail: Path, *said: Answer | None) -> threading.Thread:
+def answered_by(trail: Path, *said: Answer | None) -> threading.Thread:
     """Answer one question after the other in a thread; None: with an answer that makes room for others at once."""
 
     def answer() -> None:
@@ -134,15 +192,32 @@ def answering(trail: Path, *said: Answer | None) -> threading.Thread:
 
 
 def test_who_asks_asks_again_where_the_answer_is_gone(tmp_path: Path) -> None:
-    thread = answering(tmp_path, None, Answer(Told(1, 2, rows=[(b"1", bytes(16))]).to_json()))
+    thread = answered_by(tmp_path, None, Answer(Told(1, 2, rows=[(b"1", bytes(16))]).to_json()))
     found = Asking(tmp_path, lambda: None).ask(ONE, ValueRules(), frozenset({3}), lambda: False)
     thread.join()
     assert found is not None and found.rows == [(b"1", bytes(16))]
     assert not list((tmp_path / checks.ASKED).iterdir()) and (tmp_path / CHECKS).exists()
 
 
+def test_who_asks_asks_again_where_the_question_is_gone(tmp_path: Path) -> None:
+    """Two who write the answers at once may forget an answer and its id, and the question is withdrawn."""
+    until, withdrawn = time.monotonic() + PATIENCE, list[str]()
+
+    def lose() -> bool:
+        found = checks.pending(tmp_path)
+        if found and not withdrawn:
+            withdrawn.append(found[0].id)
+            checks.withdraw(tmp_path, found[0].id)
+        elif found and found[0].id not in withdrawn:
+            checks.note(tmp_path, found[0].id, Answer(Told(1, 2).to_json()))
+        return time.monotonic() > until
+
+    found = Asking(tmp_path, lambda: None).ask(ONE, ValueRules(), None, lose)
+    assert withdrawn and found is not None and (found.low, found.high) == (1, 2)
+
+
 def test_who_asks_is_told_why_there_is_no_answer(tmp_path: Path) -> None:
-    thread = answering(tmp_path, Answer({}, "the trail does not have it"))
+    thread = answered_by(tmp_path, Answer({}, "the trail does not have it"))
     with pytest.raises(Refused, match="at the source's site: the trail does not have it"):
         Asking(tmp_path, lambda: None).ask(ONE, ValueRules(), None, lambda: False)
     thread.join()

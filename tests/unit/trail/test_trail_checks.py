@@ -13,6 +13,7 @@ from anabranch.model.ids import TableId
 from anabranch.trail import checks
 from anabranch.trail.checks import IDS, KEPT, Answer, Question
 from anabranch.trail.replica_files import CHECKS
+from anabranch.trail.storage import LocalStorage
 from anabranch.transport.asked import LONGEST_QUESTION, as_message, is_short, questioned
 from anabranch.transport.messages import ProtocolError
 
@@ -59,6 +60,29 @@ def test_questions_are_answered_oldest_first_and_may_be_withdrawn(tmp_path: Path
     checks.withdraw(tmp_path, one.id)
     checks.withdraw(tmp_path, one.id)
     assert checks.pending(tmp_path) == [two]
+
+
+def test_a_question_that_somebody_else_withdraws_meanwhile_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks takes it back while who answers looks: right behind the names of the folder."""
+    asked = checks.ask(tmp_path, TABLE, WHAT)
+    checks.note(tmp_path, "other", Answer({}))
+    named = LocalStorage.names
+
+    def names(storage: LocalStorage, folder: str = "") -> list[str]:
+        found = named(storage, folder)
+        (tmp_path / checks.ASKED / f"{asked.id}.json").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(LocalStorage, "names", names)
+    checks.withdraw(tmp_path, asked.id)
+    checks.put(tmp_path, asked)
+    assert checks.pending(tmp_path) == []
+    checks.put(tmp_path, asked)
+    checks.note(tmp_path, asked.id, Answer({}))
+    checks.put(tmp_path, asked)
+    assert checks.pending(tmp_path) == []
 
 
 def test_a_death_behind_the_answer_leaves_no_question(tmp_path: Path) -> None:

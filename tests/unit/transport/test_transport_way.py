@@ -12,7 +12,8 @@ import pytest
 
 from anabranch import failpoints
 from anabranch.errors import SourceUnavailable, StateError, TargetError, TargetUnavailable
-from anabranch.trail import retention
+from anabranch.model.ids import TableId
+from anabranch.trail import checks, requests, retention
 from anabranch.trail.format import segment_names
 from anabranch.trail.outgoing import HistoryPiece, Outgoing
 from anabranch.trail.replica import Held, TrailReplica, hops_of
@@ -58,6 +59,19 @@ def test_over_two_routers_with_tls_and_compression(way, writer, tmp_path, runnin
     wait_for(lambda: pump.state.legs)
     assert [name for name, _ in pump.state.legs] == ["first", "second", "receiver"]
     assert retention.readers(tmp_path / "a")["pump pump"].sequence == 150
+
+
+def test_a_question_that_cannot_be_read_stops_no_request_for_a_load(way, writer, tmp_path, running):
+    receiver = way.receiver()
+    write(writer, 10)
+    pump = way.pump(receiver.port)
+    running(pump)
+    wait_for(lambda: pump.state.acknowledged == 10)
+    there, table = tmp_path / "receiver" / "shop", TableId("shop", "orders")
+    question = checks.ask(there, table, {})
+    (there / checks.ASKED / f"{question.id}.json").write_text("{")
+    asked = requests.request_table(there, table, requests.LOADS)
+    wait_for(lambda: [one.id for one in requests.pending(tmp_path / "a", requests.LOADS)] == [asked.id])
 
 
 def test_a_pump_that_is_asked_to_catch_up_ends_then(way, writer, tmp_path):
