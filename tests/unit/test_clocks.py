@@ -21,6 +21,7 @@ READ_IN = {
     "trail/checks.py": "questions are answered in this order; any order would do",
     "job/verifying_elsewhere.py": "shown: when a table was compared",
     "job/watched.py": "shown: when a table was compared",
+    "cutover/verified.py": "shown: how old a verification is",
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/load_keeping.py": "how long rows of a load stay that all readers have: who joins behind that is told to load again",
