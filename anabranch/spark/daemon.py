@@ -34,7 +34,7 @@ def import_all(worker: str, modules: Iterable[str]) -> None:
     if worker != RUNS_TASKS:
         return
     for name in (RUNS_TASKS, "anabranch.spark.pieces", *modules):
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(Exception):  # whatever it is: the task that needs the module meets it, and says so
             import_module(name)
     gc.collect()
     gc.freeze()  # workers share what is never touched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -99,14 +100,8 @@ def test_foreign_keys_come_and_go_with_those_of_the_source(here: JobHere) -> Non
 
 
 def test_rule_17_a_kill_on_the_way_of_a_foreign_key_is_made_good(here: JobHere) -> None:
-    places = (
-        "capture.statement.noted",
-        "apply.altering",
-        "apply.altered.apart",
-        "apply.altered",
-        "apply.committed",
-        "apply.built",
-    )
+    apart = () if here.made.target.server.name == "postgresql" else ("apply.altering", "apply.altered.apart")
+    places = ("capture.statement.noted", *apart, "apply.altered", "apply.committed", "apply.built")
     for number, place in enumerate(places, 100):
         before = f"k{number - 1}" if number > 100 else "of_parent"
         here.made.source.execute(
@@ -116,11 +111,11 @@ def test_rule_17_a_kill_on_the_way_of_a_foreign_key_is_made_good(here: JobHere) 
             f"INSERT INTO child VALUES ({number}, 1, 11, 1)",
         )
         failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
-        try:
-            here.capture()
-            here.apply(is_built=True)
-        except failpoints.FailpointReached:
-            pass
+        dies = failpoints.FailpointReached
+        try:  # what builds is a thread of its own
+            with pytest.raises(dies) if place != "apply.built" else suppress(dies):
+                here.capture()
+                here.apply(is_built=True)
         finally:
             failpoints.arm({})
         _builds(here)
