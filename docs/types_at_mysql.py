@@ -72,7 +72,8 @@ def _own(examples: Mapping[str, NativeType]) -> Iterator[str]:
         column = Column("c", own_type(native), native.full)
         assert column.type is not None
         first, second = (MysqlTypes(family).column_fit(column, column.type, RULES) for family in (MYSQL, MARIADB))
-        if {first.native, second.native} != {native.full} or first.fidelity != "exact":
+        is_other = {first.native, second.native} != {native.full} or first.fidelity != "exact"
+        if is_other or first.reason or second.reason:
             row = f"| `{native.full}` | `{first.native}` | {first.fidelity} | `{second.native}` | {second.fidelity} |"
             yield f"{row} {first.reason or second.reason} |"
     yield ""
