@@ -38,10 +38,11 @@ def behind(
     table: TableSchema, clauses: Sequence[Sequence[Token]], now: TableSchema, table_of: Read, waits: bool
 ) -> TableSchema:
     """Return a table behind these clauses: the keys that go do so first. `now`: as the catalogue has it. A key that is not
-    known was made while nobody followed it. Where one that comes is not read, all stay as they are; with `waits` raises Unknown
-    then: the catalogue may not show yet how it is called."""
+    known was made while nobody followed it. Where one that comes is not read, none comes. With `waits`, and where none goes,
+    raises Unknown then: the catalogue may not show yet how it is called. One that goes may refuse rows behind this place."""
     gone = [_gone(clause) for clause in clauses if clause[0].word == "DROP"]
-    keys = [key for key in table.foreign_keys if not any(_is(key.name, name) for name in gone)]
+    left = tuple(key for key in table.foreign_keys if not any(_is(key.name, name) for name in gone))
+    keys = list(left)
     try:
         for clause in clauses:
             if clause[0].word == "ADD":
@@ -50,9 +51,9 @@ def behind(
                     raise Unknown
                 keys.append(key)
     except (Unknown, IndexError):
-        if waits:
+        if waits and left == table.foreign_keys:
             raise
-        return table
+        return replace(table, foreign_keys=left) if left != table.foreign_keys else table
     return replace(table, foreign_keys=tuple(keys))
 
 
@@ -82,14 +83,15 @@ def _added(
     named = [key for key in alike if _is(key.name, said.name)] if said.name else alike
     if len(named) == 1:
         return replace(said, name=named[0].name, columns=named[0].columns, parent_columns=named[0].parent_columns)
-    if not said.name:
-        raise Unknown
+    if not said.name or any(_is(key.name, said.name) and _plain(key, said) == _plain(said) for key in now.foreign_keys):
+        raise Unknown  # the catalogue has it with another parent
     return said
 
 
-def _plain(key: ForeignKey) -> object:
+def _plain(key: ForeignKey, to: ForeignKey | None = None) -> object:
+    """Return what makes two keys alike beside their names. `to`: the key whose parent counts, if it is not its own."""
     names = [tuple(name.lower() for name in columns) for columns in (key.columns, key.parent_columns)]
-    return names, key.parent, key.on_delete, key.on_update
+    return names, (to or key).parent, key.on_delete, key.on_update
 
 
 def _is(name: str, other: str) -> bool:

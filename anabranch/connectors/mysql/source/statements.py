@@ -89,7 +89,7 @@ class MysqlDialect:
         try:
             kind = _Statement(found, default_schema, self.folds_names).facts().kind
             if kind is StatementKind.ALTER:
-                inner = _Statement(_behind_set(found), default_schema, self.folds_names)
+                inner = _of_table(_behind_set(found), then, self.folds_names)
                 return altered_columns.indexed(inner.clauses_of_alter(), then, now, self.family, inner.table_of)
             clauses = _Statement(found, default_schema, self.folds_names).clauses_of_alter()
             return altered_columns.behind(clauses, then, now, self.family)
@@ -99,7 +99,7 @@ class MysqlDialect:
     def built(self, sql: str, default_schema: str, then: TableSchema, now: TableSchema) -> Altered | None:
         if _ENDS_BY_MODE.search(sql):
             return None
-        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
+        statement = _of_table(list(tokens(sql)), then, self.folds_names)
         try:
             return built_clauses.behind(statement.clauses_of_alter(), then, now, statement.table_of)
         except (IndexError, ValueError, ArithmeticError):
@@ -553,6 +553,12 @@ class _Statement:
     def _mark(self, text: str, ahead: int = 0) -> bool:
         at = self.at + ahead
         return at < len(self.tokens) and self.tokens[at].kind == "mark" and self.tokens[at].text == text
+
+
+def _of_table(tokens: list[Token], altered: TableSchema, folds: bool) -> _Statement:
+    """Return a statement that alters this table. A foreign key's parent without a database is in the table's own one, whatever
+    the session's is. https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html"""
+    return _Statement(tokens, altered.id.schema, folds)
 
 
 def _behind_set(tokens: list[Token]) -> list[Token]:

@@ -239,7 +239,7 @@ def test_a_column_on_which_something_depends_is_not_dropped_alone(clauses: str) 
 
 
 def test_foreign_keys_that_are_not_known_change_nothing_and_others_do() -> None:
-    """One that comes is as the statement has it; where one is not read no key of the statement counts."""
+    """One that comes is as the statement has it; where one is not read none comes, and those that go do so all the same."""
     other, dialect = TableId("shop", "other"), MysqlDialect()
     key = ForeignKey("k", ("v",), other, ("id",))
     then = replace(DROPPED, foreign_keys=(key,))
@@ -263,8 +263,30 @@ def test_foreign_keys_that_are_not_known_change_nothing_and_others_do() -> None:
     ):
         assert behind(unread) is None, unread
         is_anew = "CONSTRAINT K" in unread  # under the name of the one that goes
-        expected = (replace(key, name="K"),) if is_anew else (key,)
+        expected = (replace(key, name="K"),) if is_anew else ()
         assert behind(f"{unread}, DROP FOREIGN KEY k, ADD INDEX i (v)") == expected, unread
+        assert behind(f"DROP FOREIGN KEY k, {unread}") == expected, unread
+
+
+def test_a_parent_without_a_database_is_in_that_of_the_table() -> None:
+    """Whatever the session's is; and a key that the catalogue has with another parent is not certain."""
+    key = ForeignKey("l", ("v",), TableId("shop", "other"), ("id",))
+    then = replace(DROPPED, foreign_keys=())
+
+    def behind(sql: str, now: TableSchema = NOW) -> tuple[ForeignKey, ...] | None:
+        found = MysqlDialect().altered(sql, "elsewhere", then, now)
+        return found.schema.foreign_keys if found else None
+
+    adds = "ALTER TABLE shop.item ADD CONSTRAINT l FOREIGN KEY (v) REFERENCES"
+    assert behind(f"{adds} other (id)") == (key,)
+    there = TableId("elsewhere", "other")
+    assert behind(f"{adds} elsewhere.other (id)") == (replace(key, parent=there),)
+    assert behind(f"SET STATEMENT lock_wait_timeout=5 FOR {adds} other (id)") == (key,)
+    now = replace(NOW, foreign_keys=(replace(key, parent=there),))
+    assert behind(f"{adds} other (id)", now) is None
+    assert behind(f"{adds} other (id)", replace(NOW, foreign_keys=(key,))) == (key,)
+    built = MysqlDialect().built(f"{adds} other (id)", "elsewhere", then, NOW)
+    assert built is not None and built.schema.foreign_keys == (key,)
 
 
 def test_a_column_that_counts_or_belongs_to_a_foreign_key_is_not_dropped_alone() -> None:
