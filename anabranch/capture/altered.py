@@ -69,14 +69,15 @@ def go_on(
         after = None
     if after is None:
         return None
-    after = _with_keys_that_are_followed(trail, then, after, follows)
+    found, after = after, _with_keys_that_are_followed(trail, then, after, follows)
     if after.schema is then or not after.kinds - BESIDE_COLUMNS <= follows:
         return []
     if after.kinds and not after.kinds & follows:
         return []
     if _is_referred_to(trail, then, after):
         return []
-    return [noted(trail, then, after, statement=shown)]
+    left = _left_out(found, after) if ColumnChange.FOREIGN_KEYS in follows else ""
+    return [replace(noted(trail, then, after, statement=shown), reason=left)]
 
 
 def follow(
@@ -164,6 +165,12 @@ def _with_keys_that_are_followed(
     is_left = bool(foreign_key_changes(then, schema))
     kinds = after.kinds if is_left else after.kinds - {ColumnChange.FOREIGN_KEYS}
     return replace(after, schema=schema if kinds or schema.checks != then.checks else then, kinds=kinds)
+
+
+def _left_out(found: Altered, after: Altered) -> str:
+    """Return what is noted of foreign keys that come and are left out, with their names."""
+    names = [key.name for key in found.schema.foreign_keys if key not in after.schema.foreign_keys]
+    return f"{ColumnChange.FOREIGN_KEYS} ({', '.join(names)})" if names else ""
 
 
 def _is_referred_to(trail: TrailWriter, then: TableSchema, after: Altered) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.model.column_changes import CONSTRAINTS, OF_INDEXES, ColumnChange
-from anabranch.model.foreign_key_changes import foreign_key_changes
+from anabranch.model.foreign_key_changes import foreign_key_changes, refuses
 from anabranch.model.index_changes import is_followed
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
+    from anabranch.rows.chunk import Barrier
     from anabranch.rows.log_items import StatementFacts
 
 
@@ -25,6 +26,18 @@ UNCERTAIN_CHECK = (
     "the source drops or changes its check {name}, and what becomes of it is not certain: the target's may refuse rows; load "
     "the table again"
 )
+
+UNCERTAIN_FOREIGN_KEY = (
+    "the source drops its foreign key {name}, and what becomes of it is not certain: the target's may refuse rows; load the "
+    "table again"
+)
+
+
+def foreign_key_that_goes(facts: StatementFacts, table: TableSchema) -> str:
+    """Return the reason to park a table of which a foreign key goes that refuses rows, "" for any other."""
+    gone = {name.lower() for name in facts.dropped_keys}
+    names = [key.name for key in table.foreign_keys if refuses(key) and key.name.lower() in gone]
+    return UNCERTAIN_FOREIGN_KEY.format(name=names[0]) if names else ""
 
 
 def key_that_goes(facts: StatementFacts, table: TableSchema, is_certain: bool) -> str:
@@ -70,8 +83,9 @@ def kinds_of(facts: StatementFacts, table: TableSchema) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def without_keys(beside: str, facts: StatementFacts, then: TableSchema, now: TableSchema | None) -> str:
-    """Return what is noted of a statement beside what is followed of it, with foreign keys where none of them is."""
-    kind = ColumnChange.FOREIGN_KEYS
+def without_keys(beside: str, facts: StatementFacts, then: TableSchema, noted: Barrier) -> str:
+    """Return what is noted of a statement beside what is followed of it, with foreign keys where none of them is, or with
+    those that `noted` says were left out."""
+    kind, now = ColumnChange.FOREIGN_KEYS, noted.schema
     is_left = now is not None and kind in kinds_of(facts, then) and not foreign_key_changes(then, now)
-    return ", ".join([*filter(None, [beside]), *[str(kind)] * is_left])
+    return ", ".join(filter(None, [beside, noted.reason or (str(kind) if is_left else "")]))

@@ -17,7 +17,14 @@ import pyarrow as pa
 from anabranch import log
 from anabranch.capture import altered, built, created, dropped
 from anabranch.capture.begin import SourceDefinitions, Wanted, read_definitions
-from anabranch.capture.beside import about_beside, check_that_goes, key_that_goes, kinds_of, without_keys
+from anabranch.capture.beside import (
+    about_beside,
+    check_that_goes,
+    foreign_key_that_goes,
+    key_that_goes,
+    kinds_of,
+    without_keys,
+)
 from anabranch.capture.copies import Copies, tell_keys
 from anabranch.capture.kept_catalog import KeptCatalog
 from anabranch.capture.older import PATIENCE
@@ -191,8 +198,8 @@ class DefinitionKeeper:
 
     def _indexed(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier]:
         """Let a table go on with the indexes, unique keys, checks and the comment that a statement gives, takes or renames,
-        where the job file follows these, or park it where it is not certain which unique key or check goes. Returns [] for any
-        other statement: the source sees to what indexes ask of rows. What later ones have made of this and of other tables
+        where the job file follows these, or park it where it is not certain which key or check goes. Returns [] for any other
+        statement: the source sees to what indexes ask of rows. What later ones have made of this and of other tables
         shows at their places: a transaction that alters a table parks none."""
         named = [table for table in facts.tables if table in self.trail.history.in_force()]
         about = about_beside(facts)
@@ -209,7 +216,9 @@ class DefinitionKeeper:
             return self._park(named, reason, shown)
         if found is None and ColumnChange.CHECKS in follows and (reason := check_that_goes(facts, then)):
             return self._park(named, reason, shown)
-        return [replace(one, reason=without_keys(beside, facts, then, one.schema)) for one in found or ()]
+        if found is None and ColumnChange.FOREIGN_KEYS in follows and (reason := foreign_key_that_goes(facts, then)):
+            return self._park(named, reason, shown)
+        return [replace(one, reason=without_keys(beside, facts, then, one)) for one in found or ()]
 
     def _built(self, facts: StatementFacts, statement: LogStatement, shown: str) -> list[Barrier] | None:
         """Let a table go on for which a job of ours that writes here has built, or taken off, what others would have parked it

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
     from anabranch.model.ids import TableId
     from anabranch.model.schema import ForeignKey, TableSchema
@@ -48,6 +48,22 @@ def foreign_key_changes(then: TableSchema, now: TableSchema) -> KeyChanges:
 def refuses(key: ForeignKey) -> bool:
     """Return whether a key does nothing but refuse."""
     return key.on_delete == key.on_update == "restrict"
+
+
+def by_source_name(lines: Iterable[str], name: str, *there: str) -> list[str]:
+    """Return what is said of a key of the target, by the name that the source's has: those lines go with that key. `there`:
+    names that it may have at the target, of which the one that it has is told."""
+    return [_by_source_name(line, name, there) for line in lines]
+
+
+def _by_source_name(line: str, name: str, there: tuple[str, ...]) -> str:
+    own = next((one for one in there if line.startswith(about_key(one))), name)
+    return line if own == name else f"{about_key(name)}{line.removeprefix(about_key(own))}; there its name is {own}"
+
+
+def about_key(name: str) -> str:
+    """Return how what is said of a foreign key that could not be built, or stands unproven, begins."""
+    return f"foreign key {name} of "
 
 
 def with_keys_to(then: TableSchema, now: TableSchema, parents: Container[TableId]) -> TableSchema:

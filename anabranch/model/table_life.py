@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from anabranch.errors import StateError
 from anabranch.model.check_changes import NO_CHECKS, CheckChanges
-from anabranch.model.foreign_key_changes import NO_KEY_CHANGES, KeyChanges
+from anabranch.model.foreign_key_changes import NO_KEY_CHANGES, KeyChanges, about_key
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import NO_CHANGES, IndexChanges, is_followed
 from anabranch.model.parked_reasons import tells_dropped
@@ -505,7 +505,7 @@ def _unbuilt(facts: Facts) -> Facts:
 
 def _keyed(facts: Facts, keys: KeyChanges) -> Facts:
     """Return the facts with the foreign keys that are to be built."""
-    of_gone = tuple(f"foreign key {name} of " for name in keys.dropped)
+    of_gone = tuple(map(about_key, keys.dropped))
     left = (name for name in facts.keying if name not in keys.dropped)
     not_built = tuple(line for line in facts.not_built if not line.startswith(of_gone))
     return replace(facts, keying=tuple(dict.fromkeys((*left, *keys.added))), not_built=not_built)

@@ -537,6 +537,50 @@ def test_a_unique_key_that_goes_from_a_table_that_is_not_read_parks_it(
     assert seen(keeper, "ALTER TABLE orders DROP INDEX u") == [(BarrierKind.PARK, "orders")]
 
 
+@pytest.mark.parametrize(
+    ("sql", "prepared", "becomes"),
+    [
+        ("ALTER TABLE orders DROP FOREIGN KEY k0", False, BarrierKind.ALTER),
+        ("ALTER TABLE orders DROP FOREIGN KEY K0", True, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP CONSTRAINT IF EXISTS k0, ADD INDEX i (n)", True, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP FOREIGN KEY k0, COMMENT 'it\\'s'", False, BarrierKind.PARK),
+        ("ALTER TABLE orders DROP FOREIGN KEY nobody", True, None),
+        ("ALTER TABLE orders ADD CONSTRAINT k1 FOREIGN KEY (n) REFERENCES other (id)", True, None),
+    ],
+)
+def test_rule_17_a_foreign_key_that_goes_is_followed_or_parks_its_tables(
+    keep: Callable, monkeypatch: pytest.MonkeyPatch, sql: str, prepared: bool, becomes: BarrierKind | None
+) -> None:
+    """The target's would refuse rows that the source takes. Without the setting it is only noted, as ever."""
+    monkeypatch.setattr("anabranch.capture.kept_catalog.BEHIND_SECONDS", 0.0)
+    keeper = keep(with_keys(table("orders"), Action.RESTRICT), table("other"))
+    if prepared:
+        keeper.trail.staging.prepare("x", HERE, left_out=[TableId("shop", "other")])
+    assert seen(keeper, sql) == []
+    keeper.follows = lambda table: frozenset((ColumnChange.FOREIGN_KEYS,))
+    chunk = keeper.on_statement(LogStatement(sql, "shop", HERE))
+    found = {one.table.name: one for one in (chunk.barriers if chunk else ()) if one.kind is not BarrierKind.NOTE}
+    names = {None: [], BarrierKind.ALTER: ["orders"], BarrierKind.PARK: ["orders", "other"]}[becomes]
+    assert sorted(found) == names and {one.kind for one in found.values()} <= {becomes}
+    if becomes is BarrierKind.PARK:
+        assert "foreign key k0" in found["orders"].reason and "load the table again" in found["orders"].reason
+
+
+def test_a_foreign_key_that_is_left_out_beside_another_one_is_noted(keep: Callable) -> None:
+    keeper = keep(table("orders"), table("other"))
+    keeper.follows = lambda table: frozenset((ColumnChange.FOREIGN_KEYS, ColumnChange.INDEXES))
+    out = "ADD CONSTRAINT out_of_it FOREIGN KEY (n) REFERENCES elsewhere (id)"
+    inside = "ADD CONSTRAINT k FOREIGN KEY (n) REFERENCES other (id)"
+    said = "foreign_keys (out_of_it)"
+    assert noted(keeper, f"ALTER TABLE orders {inside}, {out}, ADD FULLTEXT INDEX f (n)") == {
+        "orders": f"full-text and spatial indexes, {said}"
+    }
+    assert [key.name for key in keeper.select(TableId("shop", "orders")).foreign_keys] == ["k"]
+    assert noted(keeper, f"ALTER TABLE orders ADD INDEX i (n), {out}") == {"orders": said}
+    assert noted(keeper, f"ALTER TABLE orders DROP FOREIGN KEY k, {out}") == {"orders": said}
+    assert noted(keeper, f"ALTER TABLE orders {inside}") == {"orders": ""}
+
+
 def test_indexes_are_followed_where_the_job_asks_for_them(keep: Callable) -> None:
     """A statement that changes nothing the job knows of is none; one that alters columns goes on in any case."""
     keeper = keep(table("orders"), table("other"))

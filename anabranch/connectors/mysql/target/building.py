@@ -25,6 +25,7 @@ from anabranch.connectors.mysql.target.session import Connection, ask, one, quot
 from anabranch.connectors.mysql.target.structures import PRIMARY, ExistingIndex, ExistingTable, read_table
 from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
+from anabranch.model.foreign_key_changes import by_source_name
 from anabranch.model.ids import TableId
 from anabranch.model.markers import comment
 from anabranch.model.schema import Index, TableSchema
@@ -212,7 +213,8 @@ class Building:
                 problems.append(f"foreign key {key.name} of {self.table.source} is not built: {why}")
                 continue
             there = {k.name.lower() for k in existing.foreign_keys} if existing else set()
-            problems += self._add_key(planned, there) or self._orphans(planned)
+            said = self._add_key(planned, there) or self._orphans(planned)
+            problems += by_source_name(said, key.name, planned.name, planned.fallback)
         return problems
 
     def _add_key(self, planned: PlannedKey, there: set[str]) -> list[str]:

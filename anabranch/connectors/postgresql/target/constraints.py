@@ -30,6 +30,7 @@ from anabranch.connectors.postgresql.target.planned import Planned, plan_foreign
 from anabranch.connectors.postgresql.target.printed_definitions import index_definition
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.errors import TargetBusy, TargetUnavailable
+from anabranch.model.foreign_key_changes import by_source_name
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -207,7 +208,8 @@ def build_foreign_keys(
             problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
         else:
             statement = planned.sql_foreign_key(table, waits)
-            problems += add_foreign_key(connection, table.target, planned.name, statement, planned.is_valid)
+            said = add_foreign_key(connection, table.target, planned.name, statement, planned.is_valid)
+            problems += by_source_name(said, key.name, planned.name)
     return problems
 
 
@@ -219,7 +221,9 @@ def add_foreign_key(
         existing = read_table(connection, table)
     if existing and existing.kind == PARTITIONED and connection.info.server_version < UNSEEN_KEYS_SINCE:
         statement = at_once(statement)
-    problems = [] if _has_key(connection, table, name) else attempt(connection, statement, f"key {name} of {table}")
+    problems = (
+        [] if _has_key(connection, table, name) else attempt(connection, statement, f"foreign key {name} of {table}")
+    )
     return problems or (_validate(connection, table, name) if is_valid else [])
 
 
