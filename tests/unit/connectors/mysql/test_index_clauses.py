@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.contracts import AlteringDialect
-from anabranch.model.column_changes import BESIDE_COLUMNS
+from anabranch.model.column_changes import ColumnChange
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, Index, TableSchema
@@ -28,6 +28,9 @@ KNOWN = (
 THEN = TableSchema(TableId("shop", "item"), COLUMNS, ("id",), KNOWN, engine="InnoDB")
 
 
+OF_INDEXES = {ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS}
+
+
 def behind(sql: str, now: TableSchema = THEN, then: TableSchema = THEN) -> list[str] | None:
     """Return the indexes behind a statement, `name(columns)`, with - before what is descending, ! behind what is unique, and
     -one where that has gone; None where that is not certain, or none of these goes or comes."""
@@ -36,7 +39,7 @@ def behind(sql: str, now: TableSchema = THEN, then: TableSchema = THEN) -> list[
     found = dialect.altered(sql, "shop", then, now)
     if found is None:
         return None
-    assert bool(found.kinds & BESIDE_COLUMNS) is (found.schema.indexes != then.indexes)
+    assert bool(found.kinds & OF_INDEXES) is (found.schema.indexes != then.indexes)
     shown = [index for index in found.schema.indexes if index not in KNOWN[1:]]
     named = [f"{index.name}({_parts(index)}){'!' * index.unique}" for index in shown]
     return named + ["-one"] * (KNOWN[1] not in found.schema.indexes)
@@ -89,7 +92,7 @@ def _parts(index: Index) -> str:
         ("ALTER TABLE item ADD UNIQUE one (v)", "by_v(v)"),
         ("ALTER TABLE item ADD UNIQUE low (n)", "by_v(v) low(n)!"),
         ("ALTER TABLE item DROP INDEX one, COMMENT 'it\\'s'", None),  # where a text ends is not certain
-        ("ALTER TABLE item ADD CONSTRAINT c CHECK (n > 0), ADD CONSTRAINT d FOREIGN KEY (n) REFERENCES t (id)", None),
+        ("ALTER TABLE item ADD CONSTRAINT c CHECK (n > 0), ADD CONSTRAINT d FOREIGN KEY (n) REFERENCES t (id)", "by_v(v)"),
         ("ALTER TABLE item ADD UNIQUE u (id, n WITHOUT OVERLAPS)", "by_v(v)"),
         ("CREATE OR REPLACE UNIQUE INDEX by_v ON item (n)", "by_v(n)!"),
         ("CREATE OR REPLACE UNIQUE INDEX one ON item (n)", "by_v(v) one(n)! -one"),
