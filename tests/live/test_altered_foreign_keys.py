@@ -97,6 +97,15 @@ def test_foreign_keys_come_and_go_with_those_of_the_source(here: JobHere) -> Non
     )
     _builds(here)
     assert "of_code" in _keys(here) and len(_keys(here)) == 2
+    child = f"{here.made.schema}.child"
+    here.made.source.execute(
+        "INSERT INTO parent VALUES (3, 13)",
+        "USE information_schema",
+        f"ALTER TABLE {child} ADD CONSTRAINT by_session FOREIGN KEY (id) REFERENCES parent (id)",
+        f"INSERT INTO {child} VALUES (1, 1, 11, 1) ON DUPLICATE KEY UPDATE p = 1",
+    )
+    _builds(here)
+    assert "by_session" in _keys(here), "its parent is in the table's own database, not in the session's"
 
 
 def test_rule_17_a_kill_on_the_way_of_a_foreign_key_is_made_good(here: JobHere) -> None:
