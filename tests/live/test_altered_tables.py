@@ -59,7 +59,7 @@ PAIRS = [
     *QUICK,
     *(pytest.param(pair, marks=pytest.mark.long) for pair in (("mysql", "postgresql"), ("mariadb", "mysql"))),
 ]
-OTHERS = BESIDE_COLUMNS | {ColumnChange.CREATE}
+OTHERS = BESIDE_COLUMNS | {ColumnChange.CREATE, ColumnChange.PARTITIONS}
 APPLY = "[ddl]\n" + "".join(f'{kind} = "apply"\n' for kind in ColumnChange if kind not in OTHERS)
 
 
