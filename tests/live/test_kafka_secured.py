@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ResourceType
 
-from anabranch.contracts import PreflightContext
+from anabranch.contracts import Begun, PreflightContext
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckVerdict
 from anabranch.model.datatype import Kind, LogicalType
@@ -20,6 +20,7 @@ from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.chunk import Op
 from anabranch.testing.conformance.appender import JOB, RULES, AppendSubject, Epochs, changes, table, transaction
 from anabranch.testing.databases import unique_name
+from anabranch.testing.in_time import until
 from rigs.kafka_secured import PASSWORD, USER, SecuredKafka, secured_kafka
 
 TABLE = table("a")
@@ -90,7 +91,10 @@ def test_kafka_that_lacks_a_right_is_told_with_the_command_that_gives_it(
         assert failed.check == "target.rights" and mended_by in failed.hint and len(found) > 1
 
 
-def test_kafka_where_one_topic_may_not_be_written_names_it(cluster: SecuredKafka) -> None:
+@pytest.mark.parametrize("is_known", [False, True], ids=["at once", "known before the last message"])
+def test_kafka_where_one_topic_may_not_be_written_names_it(
+    cluster: SecuredKafka, is_known: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     target = cluster.target(cluster.endpoint())
     columns = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
     tables = [table("a"), table("b")]
@@ -101,8 +105,14 @@ def test_kafka_where_one_topic_may_not_be_written_names_it(cluster: SecuredKafka
         rows = [changes(one, (Op.INSERT, 1, at, 7, "x")) for at, one in enumerate(tables)]
         epochs = Epochs(AppendSubject(target, list))
         cluster.deny(USER, "shop.b", "WRITE")
+        batch = ChangeBatch([transaction(1)], rows)
+        if is_known:
+            assert epochs.appender.begin(epochs.now, epochs.next(batch)) is Begun.OPEN
+            epochs.appender.append(batch)
+            producer = epochs.appender._claimed().producer  # type: ignore[attr-defined]  # of Kafka's
+            until(lambda: producer.poll(0.05) is not None and "TXNERR" in caplog.text, "the transaction has failed")
         with pytest.raises(TargetError, match=r"may not do this with a topic\): shop\.b — ") as refused:
-            epochs.do(ChangeBatch([transaction(1)], rows))
+            epochs.appender.commit() if is_known else epochs.do(batch)
         assert "kafka-acls.sh" in refused.value.hint and "--operation Write" in refused.value.hint
         epochs.appender.close()
         store.jobs.drop(JOB)

@@ -28,7 +28,7 @@ from anabranch.connectors.kafka.target.producing import Producing, settings_of
 from anabranch.connectors.kafka.target.records import Key, Value, encoded_value, topic_of
 from anabranch.connectors.kafka.target.topics import FoundTopic, found_topics, not_writable, out_of_sync, refuse_changed
 from anabranch.contracts import Begun, Enforced, TookTooLong
-from anabranch.errors import AnabranchError, ConfigError, Fenced, RowRefused, StateError, TargetError, TargetUnavailable
+from anabranch.errors import AnabranchError, Fenced, RowRefused, StateError, TargetUnavailable
 from anabranch.model.ddl_changes import DdlChange
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -299,12 +299,16 @@ class KafkaAppender:
         told, limit = errors.of(cause), self._options.transaction_timeout_s
         if told.code() in errors.FENCED and time.monotonic() - self._began >= limit:
             return TookTooLong(f"cannot {doing}: it took longer than {limit} seconds", hint=TOO_LONG)
-        return self._explained(translated_error(told, doing), told.code())
+        return self._explained(told, doing)
 
-    def _explained(self, error: TargetError | ConfigError, code: int) -> AnabranchError:
-        """Return an error with the topics that it is about, which the client does not name."""
-        topics = [*forms.topics_of(self._claimed().records.there), topic_of(self._job)]
-        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED and (found := not_writable(self._endpoint, topics)):
+    def _explained(self, told: KafkaError, doing: str) -> AnabranchError:
+        """Return an error with the topics that it is about, which the client does not name. A transaction that failed while
+        more was handed over says no more than that, whatever the cause: the rights are looked at then, too."""
+        topics, code = [*forms.topics_of(self._claimed().records.there), topic_of(self._job)], told.code()
+        error = translated_error(told, doing)
+        refused = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._STATE)
+        if code in refused and (found := not_writable(self._endpoint, topics)):
+            error = translated_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), doing)
             error.message += f": {', '.join(found)}"
         elif code in errors.AWAY and (missing := out_of_sync(self._endpoint, topics)):
             return TargetUnavailable(f"{error.message}: {'; '.join(missing)}", hint=errors.IN_SYNC_HINT)
