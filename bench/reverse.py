@@ -109,9 +109,20 @@ def _cut_over(forth: Stand, job: Job, back: Job) -> None:
             apply.check()
 
         until(lambda: looking.one(newest) > first, PATIENCE, "a row at the new side", check=is_well)
-        asked(job, "reverse", "-o", str(back.file))
+        until(lambda: _is_written(job, back), PATIENCE, "the table with its keys", pause=0.5, check=is_well)
         asked(job, "cutover")
     _require_fenced(url)
+
+
+def _is_written(job: Job, back: Job) -> bool:
+    """Have the way back written; return False while the table's keys are still to be built, which is refused."""
+    try:
+        asked(job, "reverse", "-o", str(back.file))
+    except ProgramFailed as failed:
+        if "or builds indexes and keys" not in str(failed):
+            raise
+        return False
+    return True
 
 
 def _require_fenced(url: str) -> None:
