@@ -30,7 +30,7 @@ REFUSED_SECONDS = 0.02  # between two tries of one who is refused
 
 @dataclass
 class Written:
-    """What one connection has written: how many transactions are committed, and the last value of each row."""
+    """Count what one connection has written: how many transactions are committed, and the last value of each row."""
 
     count: int = 0
     rows: dict[int, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _keys(rows: int, one: int) -> Iterator[int | None]:
-    """What a transaction changes, without end: None stands for a new row. Each connection has rows of its own, so that it knows
+    """Draw what transactions change, without end: None stands for a new row. Each connection has rows of its own, so that it knows
     what they have in the end."""
     draw = random.Random(one)
     while True:

@@ -63,7 +63,7 @@ class AskedChecks:
                 self._child.restarts_per_hour = self._job.config.retry.restarts_per_hour
             elif now - self._quiet_since > KEPT_S:
                 self._quiet_since = now
-                with suppress(LockHeld), self._lock():
+                with suppress(LockHeld), self._lock():  # somebody answers: not now
                     checks.forget_answers(self._job.trail)
         except TrailError as error:
             self._tell(error)
@@ -86,7 +86,7 @@ class AskedChecks:
     def _refuse(self, why: str) -> None:
         """Answer all questions with why nothing can be told. Where even that cannot be written, they wait for the
         next run; where somebody answers by hand, for that."""
-        with suppress(AnabranchError, LockHeld), self._lock():
+        with suppress(AnabranchError, LockHeld), self._lock():  # they wait, as said above
             for question in checks.pending(self._job.trail):
                 checks.note(self._job.trail, question.id, Answer({}, why))
 

@@ -1,4 +1,4 @@
-"""What a history of two active sites is, drawn from its seed: what each writer does, how large epochs are, and what goes wrong
+"""Draw a history of two active sites from its seed: what each writer does, how large epochs are, and what goes wrong
 after how many commits. How writers and jobs meet is the machine's affair.
 
 What does not live here: carrying it out (two_sites.py), what the end may be (two_sites_judged.py).
@@ -39,7 +39,7 @@ Script = tuple[tuple[tuple[int, int], ...], ...]
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """What happens once both sites have committed `after` transactions of this history. `at`: 0 or 1. `what`: a part of PARTS
+    """Acts once both sites have committed `after` transactions of this history. `at`: 0 or 1. `what`: a part of PARTS
     of that job is killed; or all lines that jobs have to that site are cut, or its server dies and starts again."""
 
     after: int

@@ -1,4 +1,4 @@
-"""What the rows of a history of two active sites may be in the end, and which conflicts must be noted, told by what each writer
+"""Tell which rows a history of two active sites may end with, and which conflicts must be noted, by what each writer
 did and by how much of the other site each write had before it (K23).
 
 A ledger that the jobs replicate with the rows says that: every transaction of a writer adds its number there, so whoever has

@@ -1,4 +1,4 @@
-"""What workloads that cut over, and verify beside writers, make of what they see. No server runs here."""
+"""Workloads that cut over, and verify beside writers: how they judge what they see. No server runs here."""
 
 from __future__ import annotations
 
