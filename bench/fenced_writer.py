@@ -57,8 +57,8 @@ def main() -> None:
 
 
 def _keys(rows: int, one: int) -> Iterator[int | None]:
-    """Draw what transactions change, without end: None stands for a new row. Each connection has rows of its own, so that it knows
-    what they have in the end."""
+    """Draw what transactions change, without end: None stands for a new row. Each connection has rows of its own, so that it
+    knows what they have in the end."""
     draw = random.Random(one)
     while True:
         yield None

@@ -1,5 +1,5 @@
-"""Keep the counts of a run of histories of two active sites: a file that `make torture-sites` writes, of one commit and one range
-of seeds, with the counts of each pair of servers.
+"""Keep the counts of a run of histories of two active sites: a file that `make torture-sites` writes, of one commit and one
+range of seeds, with the counts of each pair of servers.
 
 What does not live here: the page that shows it (docs/torture_pages.py).
 """

@@ -1,4 +1,4 @@
-"""What the torture kit's fold of a Kafka's messages takes, and what it refuses; values as the checker has them."""
+"""The torture kit's fold of a Kafka's messages: what it takes, and what it refuses; values as the checker has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two sites tell each other of rows: read as it was written, and refused where it is anything else."""
+"""Words of two sites about rows: read as it was written, and refused where it is anything else."""
 
 from __future__ import annotations
 
