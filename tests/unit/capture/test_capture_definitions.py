@@ -454,7 +454,7 @@ def test_what_is_not_followed_is_noted(keep: Callable, sql: str, kinds: str) -> 
 
 
 def test_rows_that_go_with_a_partition_let_the_table_go_on_where_the_job_keeps_them(keep: Callable) -> None:
-    """A statement that may bring rows parks the table, as does one that is not certain; a partition that becomes a table is new."""
+    """A statement that may bring rows parks the table, as does one that is not certain; a partition made a table is new."""
     keeper, orders = keep(table("orders"), table("other")), TableId("shop", "orders")
     keeper.follows = lambda table: frozenset((ColumnChange.PARTITIONS,))
     went = [(BarrierKind.ALTER, "orders")]
