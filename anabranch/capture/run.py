@@ -310,11 +310,7 @@ class Capture:
                 self._tell_counts()
                 next_requests = now + pace.current.capture_requests
             if now >= next_tables and not is_inside:
-                self._park_drifted()
-                self._park_untold()
-                self._look_for_newcomers()
-                self._look_for_replaced()
-                self._tell_end()
+                self._look_at_tables()
                 next_tables = now + pace.current.capture_tables
             if self.newcomers.is_waiting and not is_inside:
                 self._park_newcomers()
@@ -326,6 +322,14 @@ class Capture:
                 self._drop_old()
                 next_drop = now + pace.current.capture_drop
         self._leave()
+
+    def _look_at_tables(self) -> None:
+        """Look for what no item of the log has told of: tables that are other ones by now, and new ones."""
+        self._park_drifted()
+        self._park_untold()
+        self._look_for_newcomers()
+        self._look_for_replaced()
+        self._tell_end()
 
     def _leave(self) -> None:
         """Stop in good order: open transactions are kept on disk, so that the next start need not read them again."""

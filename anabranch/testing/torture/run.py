@@ -63,12 +63,7 @@ def run_history(
     Raises what is wrong with a server or with the kit; what is wrong with the job is in the result."""
     began = time.monotonic()
     targets = (target, *pipeline.others)
-    for each in targets:
-        family_at(each).drop(each, history.database)
-    family = source_family(source.name)
-    begin = family.prepare(history, source)
-    if family_at(target).keeps_changes:
-        family.tell_whole_rows(source, history.database)
+    family, begin = source_family(source.name), _prepared(history, source, targets)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
     more = pipeline.beside()
@@ -109,6 +104,17 @@ def run_history(
     committed = sum(outcome.end == COMMITTED for outcome in sessions.outcomes.values())
     took = time.monotonic() - began
     return Result(history.seed, failure, committed, observations, prefixes, took, fired, hits, len(targets))
+
+
+def _prepared(history: History, source: Server, targets: Sequence[Database]) -> Any:
+    """Make the source's database, where nothing is left of it at the targets; return the place in the log behind that."""
+    for each in targets:
+        family_at(each).drop(each, history.database)
+    family = source_family(source.name)
+    begin = family.prepare(history, source)
+    if family_at(targets[0]).keeps_changes:
+        family.tell_whole_rows(source, history.database)
+    return begin
 
 
 def _says_nothing(history: History, failure: Failure | None, unlogged: str) -> bool:
