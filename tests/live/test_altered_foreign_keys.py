@@ -121,7 +121,8 @@ def test_rule_17_a_kill_on_the_way_of_a_foreign_key_is_made_good(here: JobHere) 
         )
         failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
         dies = failpoints.FailpointReached
-        try:  # what builds is a thread of its own
+        try:
+            # What builds may be a thread of its own: whether this one hears of its death is a matter of time.
             with pytest.raises(dies) if place != "apply.built" else suppress(dies):
                 here.capture()
                 here.apply(is_built=True)

@@ -1,5 +1,5 @@
-"""Keys that a job of ours builds at this source, and a catalogue that is ahead of the log: what goes on and what parks. No server
-runs here."""
+"""Keys that a job of ours builds at this source, and a catalogue that is ahead of the log: what goes on and what parks.
+No server runs here."""
 
 from __future__ import annotations
 
