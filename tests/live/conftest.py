@@ -4,6 +4,7 @@ MySQL or MariaDB at which tables are made."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from rigs.mysql_tables import Place
 from rigs.postgresql_load import RULES
 from rigs.postgresql_sessions import drop_slots
 from rigs.postgresql_slot import Slot
+from rigs.streams import Streams, streaming
 
 # What reads a PostgreSQL's log, or rows by COPY, with the compiled decoder, where it is installed, and with the one in Python.
 BY_DECODING = (
@@ -42,6 +44,14 @@ def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if chosen == "python":
         monkeypatch.setattr(compiled, "NATIVE", None)
     return chosen
+
+
+@pytest.fixture
+def streams(
+    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
+) -> Iterator[Streams]:
+    with streaming(request, source_database, tmp_path) as make:
+        yield make
 
 
 @pytest.fixture

@@ -3,18 +3,12 @@ would refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.model.ddl_changes import DdlRule, Outcome
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT, m INT, CONSTRAINT small CHECK (m < 100))",
@@ -37,22 +31,9 @@ CHECKS = {
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams a table, with the check that it has."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "checked")
-    source.execute(*TABLES)
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.apply(is_built=True)
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, APPLY, is_built=True)
 
 
 def _checks(here: JobHere) -> set[str]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.model.ddl_changes import DdlRule, Outcome
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'it''s' COMMENT 'of v',"
@@ -38,23 +32,9 @@ DEFINED = """
 
 
 @pytest.fixture(params=[("mariadb", "postgresql"), ("mysql", "mariadb"), ("mariadb", "mysql")], ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams a table, with the comments that it has."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "commented")
-    source.execute(*TABLES)
-    made = JobHere(
-        (Scenario if to == "postgresql" else MysqlToMysql)(source, target, tmp_path, name=unique_name("job"))
-    )
-    made.made.write_job(APPLY)
-    made.load()
-    made.apply(is_built=True)
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, APPLY, is_built=True)
 
 
 def _comments(here: JobHere) -> dict[str, str]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from anabranch import failpoints
 from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 TABLES = (
     "CREATE TABLE parent (id INT PRIMARY KEY, code INT NOT NULL, UNIQUE KEY codes (code))",
@@ -35,22 +30,9 @@ KEYS = {
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams two tables, with the key that they have."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "keyed")
-    source.execute(*TABLES)
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.apply(is_built=True)
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, APPLY, is_built=True)
 
 
 def _keys(here: JobHere) -> set[str]:

@@ -3,19 +3,13 @@ behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.errors import StoppedByChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), n INT, m INT, t TEXT, KEY by_m (m), KEY by_v (v))",
@@ -44,22 +38,9 @@ INDEXES = {
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams two tables, with the indexes that they have."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "indexed")
-    source.execute(*TABLES)
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.apply(is_built=True)
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, APPLY, is_built=True)
 
 
 def _indexes(here: JobHere, table: str = "item") -> dict[str, str]:

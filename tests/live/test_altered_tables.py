@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +13,9 @@ from anabranch.model.column_changes import APPLY_ALL, BESIDE_COLUMNS, ColumnChan
 from anabranch.model.ddl_changes import PARKS, DdlChange, DdlRule, Outcome, digest_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 PLACES = (
     "capture.statement.noted",
@@ -64,22 +60,9 @@ APPLY = "[ddl]\n" + "".join(f'{kind} = "apply"\n' for kind in ColumnChange if ki
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams two tables."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "added")
-    source.execute(*TABLES)
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.stream()
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, APPLY)
 
 
 BACKLOG = (

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 PLACES = ("apply.altering", "apply.altered.apart", "apply.altered", "apply.ddl.noted", "apply.committed")
 APART = ("apply.altering", "apply.altered.apart")  # where the statement commits by itself
@@ -43,22 +38,9 @@ TABLES = (
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams the tables."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "labels")
-    source.execute(*TABLES)
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.stream()
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, APPLY)
 
 
 def _streams(here: JobHere) -> None:

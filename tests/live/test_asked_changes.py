@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -12,21 +11,13 @@ from anabranch.errors import ConfigError, StoppedByChange, TargetError
 from anabranch.model.ddl_changes import DdlChange, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import open_window
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from anabranch.trail import retention
 from anabranch.view.opened import store_of
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
-from rigs.scenario_postgresql import FromPostgres
+from rigs.streams import Streams
 
 ASKS = '[ddl]\naction = "ask"\n'
-KINDS: dict[tuple[str, str], type[Scenario]] = {
-    ("mariadb", "postgresql"): Scenario,
-    ("mysql", "mariadb"): MysqlToMysql,
-    ("logical_postgresql", "postgresql"): FromPostgres,
-}
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), goes INT)",
     "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
@@ -46,25 +37,17 @@ PLACES = (
 )
 
 
-PAIRS = [pytest.param(pair, marks=pytest.mark.long) if "logical" in pair[0] else pair for pair in KINDS]
+PAIRS = [
+    ("mariadb", "postgresql"),
+    ("mysql", "mariadb"),
+    pytest.param(("logical_postgresql", "postgresql"), marks=pytest.mark.long),
+]
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams, and asks about each change."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "asked")
-    source.execute(*TABLES)
-    made = JobHere(KINDS[request.param](source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(ASKS)
-    made.load()
-    made.stream()
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, ASKS)
 
 
 def noted(here: JobHere, table: str = "item") -> list[DdlChange]:

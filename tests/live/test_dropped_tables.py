@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,12 +11,10 @@ from anabranch.errors import ConfigError, StoppedByChange
 from anabranch.model.column_changes import TableActions
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from anabranch.trail import retention
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 PAIRS = [("mysql", "postgresql"), pytest.param(("mariadb", "mariadb"), marks=pytest.mark.long)]
 APPLY = """[ddl]
@@ -50,29 +47,17 @@ EVERYWHERE = ("capture.statement.noted", "capture.appended", "apply.dropped", "a
 APART = ("apply.dropping", "apply.dropped.apart")
 
 
-@pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "dropped")
+def _made() -> Iterator[str]:
     for name in MADE:
         refers = ", parent INT, FOREIGN KEY (parent) REFERENCES parent (id)" if name == "child" else ""
         values = ", NULL" if refers else ""
-        source.execute(
-            f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20), KEY by_v (v){refers})",
-            f"INSERT INTO {name} VALUES (1, 'one'{values}), (2, 'two'{values})",
-        )
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.stream()
-    made.apply(is_built=True)
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+        yield f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20), KEY by_v (v){refers})"
+        yield f"INSERT INTO {name} VALUES (1, 'one'{values}), (2, 'two'{values})"
+
+
+@pytest.fixture(params=PAIRS, ids=" to ".join)
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
+    return streams(request.param, _made(), APPLY, is_built=True)
 
 
 def _there(here: JobHere) -> set[str]:

@@ -3,9 +3,8 @@ at which they were parked; those of which nobody knows which rows they have are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -16,23 +15,16 @@ from anabranch.errors import ConfigError, JobChanged, StateError
 from anabranch.model.ddl_changes import DdlChange, Outcome
 from anabranch.model.ids import TableId
 from anabranch.model.verified import Verified
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
-from anabranch.testing.servers import Server
 from anabranch.trail import retention
 from anabranch.trail.lock import OsLock
 from anabranch.view.opened import store_of
 from anabranch.view.running import RUN_LOCK
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
 from rigs.scenario_postgresql import FromPostgres
+from rigs.streams import Streams
 
-KINDS: dict[tuple[str, str], type[Scenario]] = {
-    ("mariadb", "postgresql"): Scenario,
-    ("mysql", "mariadb"): MysqlToMysql,
-    ("logical_postgresql", "postgresql"): FromPostgres,
-}
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, v VARCHAR(20), goes INT)",
     "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
@@ -51,26 +43,17 @@ DEATHS = (
     "apply.committed",
     "apply.caught.up",
 )
-PAIRS = [pytest.param(pair, marks=pytest.mark.long) if "logical" in pair[0] else pair for pair in KINDS]
+PAIRS = [
+    ("mariadb", "postgresql"),
+    ("mysql", "mariadb"),
+    pytest.param(("logical_postgresql", "postgresql"), marks=pytest.mark.long),
+]
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams; of what its file says of changes the tests say more."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "kept")
-    source.execute(*TABLES)
-    made = JobHere(KINDS[request.param](source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job('[ddl]\naction = "apply"\n')
-    made.load()
-    made.stream(is_built=True)
-    yield made
-    failpoints.arm({})
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, '[ddl]\naction = "apply"\n', is_built=True)
 
 
 def dies(do: Callable[[], object], place: str) -> list[str]:
@@ -254,6 +237,14 @@ def test_what_the_job_file_parks_is_altered_and_what_it_drops_is_kept(here: JobH
     made.write_job('[ddl]\naction = "park"\n')
     here.apply()
     assert made.states()["item"] == "parked" and 'action = "park"' not in made.reason("item")
+    if isinstance(
+        made, FromPostgres
+    ):  # without notes its log does not tell a column that goes from one that is renamed
+        with pytest.raises(
+            ConfigError, match="goes was dropped, and whether before these rows or behind them is not told"
+        ):
+            here.job.plan_keep_rows(name_of(here))
+        return
     found, plans = here.job.plan_keep_rows(name_of(here))
     assert found.after is not None and [one.outcome for one in plans] == [Outcome.ALTERED]
     here.job.keep_rows(name_of(here))
@@ -325,7 +316,8 @@ def test_a_table_of_which_nobody_knows_the_rows_is_refused(here: JobHere) -> Non
     made.write_job('[ddl]\ndrop_column = "park"\n')
     made.source.execute("ALTER TABLE item DROP goes", "INSERT INTO item VALUES (3, 'three')")
     here.stream()
-    with pytest.raises(ConfigError, match=r"capture has read none of its rows behind that: .*altered") as refused:
+    why = "no statement of the log says so" if isinstance(made, FromPostgres) else "altered"
+    with pytest.raises(ConfigError, match=rf"capture has read none of its rows behind that: .*{why}") as refused:
         here.job.keep_rows(name_of(here))
     assert "--from POSITION" in refused.value.hint and "--recreate" in refused.value.hint
     here.load(TableId(made.schema, "item"), recreate=True)

@@ -3,9 +3,6 @@ wait for a person, or park the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
@@ -14,11 +11,9 @@ from anabranch.job import verifying
 from anabranch.lifecycle import repairing
 from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
+from anabranch.testing.databases import Database
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
-from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 PAIRS = [("mariadb", "postgresql"), ("mysql", "mariadb"), pytest.param(("mysql", "postgresql"), marks=pytest.mark.long)]
 KEEP = '[ddl]\npartitions = "keep"\n'
@@ -31,23 +26,9 @@ TABLES = (
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
     """A job that streams a partitioned table and keeps rows that go with its partitions."""
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "parted")
-    source.execute(*TABLES)
-    made = JobHere(
-        (Scenario if to == "postgresql" else MysqlToMysql)(source, target, tmp_path, name=unique_name("job"))
-    )
-    made.made.write_job(KEEP)
-    made.load()
-    made.stream()
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+    return streams(request.param, TABLES, KEEP)
 
 
 def _ids(database: Database, schema: str = "") -> list[object]:

@@ -6,20 +6,15 @@ What does not live here: the tools themselves, which send these statements, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import Database, create_database, drop_database, unique_name
-from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
-from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import MysqlToMysql
+from rigs.streams import Streams
 
 PAIRS = [("mysql", "postgresql"), pytest.param(("mariadb", "mariadb"), marks=pytest.mark.long)]
 NEVER = {ColumnChange.CREATE, ColumnChange.PARTITIONS}  # as far as "apply" goes
@@ -45,21 +40,8 @@ TABLES = (
 
 
 @pytest.fixture(params=PAIRS, ids=" to ".join)
-def here(
-    request: pytest.FixtureRequest, source_database: Callable[[Server], Database], tmp_path: Path
-) -> Iterator[JobHere]:
-    of, to = request.param
-    source = source_database(request.getfixturevalue(of))
-    target = create_database(request.getfixturevalue(to), "swapped")
-    source.execute(*TABLES)
-    kind = Scenario if to == "postgresql" else MysqlToMysql
-    made = JobHere(kind(source, target, tmp_path, name=unique_name("job")))
-    made.made.write_job(APPLY)
-    made.load()
-    made.stream()
-    yield made
-    made.job.drop(execute=True)
-    drop_database(target)
+def here(request: pytest.FixtureRequest, streams: Streams) -> JobHere:
+    return streams(request.param, TABLES, APPLY)
 
 
 def _gh_ost(table: str, alter: str, copied: str, *between: str) -> tuple[str, ...]:
