@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from anabranch.config.reading import load_job
+from anabranch.trail.reader import has_begun
 from anabranch.view.job_view import JobView
-from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Result, Running, Scenario
+from rigs.hop_files import Process, free_port, pump_file, receive_file, route_file, url
+from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Result, Running, Scenario, wait_until
 
 NO_SPARK = '[spark]\nmaster = "local[2]"\n'
 
@@ -87,3 +91,28 @@ def another(way: Hops, name: str) -> Another:
     said = said.replace(f'name = "{way.there.name}"', f'name = "{name}"', 1)
     found.job_file.write_text(said.replace(f'target = "{way.there.there}.', f'target = "{name}.'))
     return found
+
+
+def over_three(way: Hops, folder: Path) -> list[Process]:
+    """Make a pump, a router and a receiver that bring the trail to `folder/in/shop`; who takes comes first."""
+    inner, outer = free_port(), free_port()
+    files = (
+        ("receive", receive_file(folder, inner)),
+        ("route", route_file(folder, outer, inner)),
+        ("run", pump_file(folder, way.trail, url(outer, "shop", None))),
+    )
+    return [Process(*arguments, folder=folder) for arguments in files]
+
+
+@contextmanager
+def moved(way: Hops, moving: Sequence[Process]) -> Iterator[tuple[Running, Running]]:
+    """Provide both jobs of a way, streaming over processes that bring the trail from one to the other; those end with it."""
+    with ExitStack() as ended:
+        for one in moving:
+            ended.callback(one.end)
+        run, applied = way.start()
+        wait_until(lambda: has_begun(way.trail), 120, "the trail has begun", run.tail, run)
+        for one in moving:
+            one.start()
+        way.there.wait_streaming(applied, seconds=240)
+        yield run, applied

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
-from anabranch.trail.reader import has_begun
-from rigs.hop_files import Process, asked, free_port, pump_file, receive_file, route_file, url
-from rigs.hops import hops
+from rigs.hop_files import asked
+from rigs.hops import hops, moved, over_three
 from rigs.scenario import Scenario, wait_until
 
 Make = Callable[..., Scenario]
@@ -26,22 +24,9 @@ def test_a_database_is_copied_through_a_pump_a_router_and_a_receiver(
 ) -> None:
     """Each of the three is killed while the source is written to. Files of the load go at both ends behind the target."""
     made = scenario(mariadb, *SCHEMA, *fill(5))
-    inner, outer = free_port(), free_port()
     way = hops(made, trail=tmp_path / "in" / "shop")
-    files = (
-        ("receive", receive_file(tmp_path, inner)),
-        ("route", route_file(tmp_path, outer, inner)),
-        ("run", pump_file(tmp_path, way.trail, url(outer, "shop", None))),
-    )
-    moving = [Process(*arguments, folder=tmp_path) for arguments in files]
-    with ExitStack() as ended:
-        for one in moving:
-            ended.callback(one.end)
-        run, applied = way.start()
-        wait_until(lambda: has_begun(way.trail), 120, "the trail has begun", run.tail, run)
-        for one in moving:
-            one.start()
-        way.there.wait_streaming(applied, seconds=240)
+    moving = over_three(way, tmp_path)
+    with moved(way, moving) as (run, applied):
         with Writer(made.source, seed=3, rate=50):
             for one in moving:
                 way.there.sync(applied)

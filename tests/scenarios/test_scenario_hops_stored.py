@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
-from anabranch.trail.reader import has_begun
 from rigs.hop_files import Process, fetch_file, pump_file
-from rigs.hops import hops
+from rigs.hops import hops, moved
 from rigs.s3_server import s3_server
-from rigs.scenario import Scenario, wait_until
+from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 
@@ -43,14 +41,7 @@ def test_a_database_is_copied_through_a_store_of_objects(
         fetch_file(tmp_path, store, replica),
     )
     moving = [Process("run", file, folder=tmp_path) for file in files]
-    with ExitStack() as ended:
-        for one in moving:
-            ended.callback(one.end)
-        run, applied = way.start()
-        wait_until(lambda: has_begun(way.trail), 120, "the trail has begun", run.tail, run)
-        for one in moving:
-            one.start()
-        way.there.wait_streaming(applied, seconds=240)
+    with moved(way, moving) as (run, applied):
         with Writer(made.source, seed=3, rate=50):
             for one in moving:
                 way.there.sync(applied)

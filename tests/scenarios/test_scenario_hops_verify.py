@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import checks
 from anabranch.trail.lock import holder
-from anabranch.trail.reader import has_begun
 from anabranch.trail.replica_files import CHECKS
-from rigs.hop_files import Process, free_port, pump_file, receive_file, route_file, url
-from rigs.hops import Hops, capturing, hops
+from rigs.hops import Hops, capturing, hops, moved, over_three
 from rigs.scenario import Running, Scenario, wait_until
 from rigs.scenario_mysql_target import job_at_mysql
 
@@ -142,22 +139,8 @@ def test_rule_25_sites_that_are_killed_while_they_verify_say_the_same_again(
     """A pump, a router and a receiver lie between. Killed are: who asks, the job that captures with the question in its
     trail, and what answers, behind an answer."""
     made = scenario(mariadb, *SCHEMA, *fill(5))
-    inner, outer = free_port(), free_port()
     way = hops(made, trail=tmp_path / "in" / "shop")
-    files = (
-        ("receive", receive_file(tmp_path, inner)),
-        ("route", route_file(tmp_path, outer, inner)),
-        ("run", pump_file(tmp_path, way.trail, url(outer, "shop", None))),
-    )
-    moving = [Process(*arguments, folder=tmp_path) for arguments in files]
-    with ExitStack() as ended:
-        for one in moving:
-            ended.callback(one.end)
-        run, applied = way.start()
-        wait_until(lambda: has_begun(way.trail), 120, "the trail has begun", run.tail, run)
-        for one in moving:
-            one.start()
-        way.there.wait_streaming(applied, seconds=240)
+    with moved(way, over_three(way, tmp_path)) as (run, applied):
         way.there.sync(applied)
         wanted = changed_at_the_target(made)
         run.stop()
