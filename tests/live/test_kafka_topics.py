@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from anabranch.connectors.kafka.connection import reader
 from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target import records as kafka_records
 from anabranch.connectors.kafka.target import state_forms as forms
@@ -15,10 +17,11 @@ from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records, topic_of
 from anabranch.errors import StateError, TargetError
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.endpoint import Endpoint
+from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.schema import Column, TableSchema
 from anabranch.testing.conformance.appender import RULES, table
 from anabranch.testing.databases import unique_name
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 
 TABLE = table("a")
@@ -122,3 +125,22 @@ def test_records_that_were_not_read_for_long_are_read_from_the_beginning(
         monkeypatch.setattr(kafka_records, "READ_ANEW_S", -1.0)
         records.refresh()
         assert ("skipped", 7) not in records.there and ("job",) in records.there
+
+
+def test_a_state_that_is_removed_while_it_is_read_is_not_waited_for(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = unique_name("job")
+    jobs.begin(job)
+
+    def removed_first(*asked: object) -> object:
+        monkeypatch.undo()
+        jobs.drop(job)
+        until(lambda: topic_of(job) not in jobs.administrator.list_topics().topics, "its topic is gone")
+        return reader(*asked)  # type: ignore[arg-type]  # what it was asked with
+
+    monkeypatch.setattr(kafka_records, "reader", removed_first)
+    endpoint = replace(jobs.endpoint, limits=EndLimits(statement=600.0))
+    with closing(Records(endpoint, job)) as records:
+        records.refresh()
+        assert not records.is_there and not records.there

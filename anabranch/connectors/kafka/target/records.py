@@ -158,14 +158,27 @@ class Records:
             if message is None:
                 if time.monotonic() > until:
                     raise TargetUnavailable(f"topic {self._place.topic} could not be read up to its end")
+                if self._is_removed():
+                    self._forget()
+                    return
                 continue
             if message.error() is None:
                 self._put(tuple(json.loads(message.key())), json.loads(message.value()) if message.value() else None)
                 self._read = max(self._read, message.offset() + 1)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._read = message.offset()
+            elif message.error().code() in errors.ABSENT and self._is_removed():
+                self._forget()
+                return
             else:
                 raise KafkaException(message.error())
+
+    def _is_removed(self) -> bool:
+        """Whether the topic, which was there, is not there any more: of that the client tells a reader half a minute later."""
+        try:
+            return self._latest(IsolationLevel.READ_COMMITTED) is None
+        except (KafkaException, TargetUnavailable):
+            return False  # a leader that is away for a moment is waited for, as whoever reads does anyway
 
     def _put(self, key: Key, value: Value | None) -> None:
         if value is None:
