@@ -13,8 +13,8 @@ from rigs.streams import Streams
 
 TABLES = (
     "CREATE TABLE parent (id INT PRIMARY KEY, code INT NOT NULL, UNIQUE KEY codes (code))",
-    "CREATE TABLE child (id INT PRIMARY KEY, p INT, c INT, d INT, KEY by_c (c),"
-    " CONSTRAINT of_parent FOREIGN KEY (p) REFERENCES parent (id))",
+    'CREATE TABLE child (id INT PRIMARY KEY, `p"` INT, c INT, d INT, KEY by_c (c),'
+    ' CONSTRAINT of_parent FOREIGN KEY (`p"`) REFERENCES parent (id))',
     "INSERT INTO parent VALUES (1, 11), (2, 12)",
     "INSERT INTO child VALUES (1, 1, 11, 1), (2, 2, 12, 2)",
 )
@@ -59,7 +59,7 @@ def test_foreign_keys_come_and_go_with_those_of_the_source(here: JobHere) -> Non
     here.made.source.execute(
         "ALTER TABLE child ADD CONSTRAINT of_code FOREIGN KEY (c) REFERENCES parent (code) ON DELETE RESTRICT",
         "ALTER TABLE child DROP FOREIGN KEY of_parent",
-        "UPDATE child SET p = 77 WHERE id = 1",
+        'UPDATE child SET `p"` = 77 WHERE id = 1',
         "ALTER TABLE child ADD INDEX by_d (d), ADD FOREIGN KEY (d) REFERENCES parent (id) ON UPDATE NO ACTION",
         "INSERT INTO child VALUES (3, 78, 11, 1)",
     )
@@ -84,7 +84,7 @@ def test_foreign_keys_come_and_go_with_those_of_the_source(here: JobHere) -> Non
         "INSERT INTO parent VALUES (3, 13)",
         "USE information_schema",
         f"ALTER TABLE {child} ADD CONSTRAINT by_session FOREIGN KEY (id) REFERENCES parent (id)",
-        f"INSERT INTO {child} VALUES (1, 1, 11, 1) ON DUPLICATE KEY UPDATE p = 1",
+        f'INSERT INTO {child} VALUES (1, 1, 11, 1) ON DUPLICATE KEY UPDATE `p"` = 1',
     )
     _builds(here)
     assert "by_session" in _keys(here), "its parent is in the table's own database, not in the session's"
@@ -158,7 +158,7 @@ def test_keys_that_are_not_followed_are_noted(here: JobHere) -> None:
     )
     made.write_job(APPLY)
     made.source.execute(
-        "ALTER TABLE child ADD CONSTRAINT acts FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE",
+        'ALTER TABLE child ADD CONSTRAINT acts FOREIGN KEY (`p"`) REFERENCES parent (id) ON DELETE CASCADE',
     )
     here.stream()
     assert made.states()["child"] == "parked"

@@ -43,6 +43,5 @@ def _dropped(connection: Connection, altered: AlteredTable) -> Iterator[tuple[st
         except NotCarried:
             continue
         own = shortened(name)
-        is_own = there.get(own, "").partition(" REFERENCES ")[0].replace('"', "") == f"FOREIGN KEY ({columns})"
-        if is_own:
+        if there.get(own, "").replace('"', "").startswith(f"FOREIGN KEY ({columns}) REFERENCES ".replace('"', "")):
             yield name, f"ALTER TABLE {qualified(target)} DROP CONSTRAINT {quote(own)}"
