@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -105,9 +106,8 @@ def answer(directory: str | Path, table: TableId, folder: str = FOLDER) -> Reque
 
 def withdraw(directory: str | Path, table: TableId, folder: str = FOLDER) -> None:
     """Forget the request."""
-    storage = LocalStorage(directory)
-    if _file(table) in storage.names(folder):
-        storage.remove(f"{folder}/{_file(table)}")
+    with suppress(FileNotFoundError):  # another process that asked for the same may withdraw it at this moment
+        LocalStorage(directory).remove(f"{folder}/{_file(table)}")
 
 
 def _known(directory: str | Path, table: TableId, folder: str) -> Request:
