@@ -14,6 +14,7 @@ from fastapi import APIRouter, Path, Query, Response
 from anabranch.api.asking import Asks, TheManager
 from anabranch.api.jobs import JobAnswer, JobText, Name, Whole, answer
 from anabranch.api.problems import problems_of
+from anabranch.config.effects import Effect
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.manager.callers import Role
 from anabranch.manager.jobs import JobVersion
@@ -38,12 +39,14 @@ class Checked:
 @dataclass(frozen=True)
 class Difference:
     """The difference of two versions, as `diff -u` has it, without passwords. `has_other_secrets`: nothing
-    but passwords that stand in the files literally differs."""
+    but passwords that stand in the files literally differs. `effects`: what each changed key takes before it holds: the next
+    command, the next start of parts, a decision (`plan --execute`), or another job; none are told of hops of a trail."""
 
     version: int
     against: int
     difference: str
     has_other_secrets: bool
+    effects: list[Effect]
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ def diff(manager: TheManager, caller: Asks, name: Name, number: Version, against
     old, new = (text.splitlines() for text in hidden)
     lines = difflib.unified_diff(old, new, f"version {before}", f"version {number}", lineterm="")
     has_other = hidden[0] == hidden[1] and former != this
-    return Difference(number, before, "".join(f"{line}\n" for line in lines), has_other)
+    told = "".join(f"{line}\n" for line in lines)
+    return Difference(number, before, told, has_other, manager.jobs.effects(former, this))
 
 
 @routes.post("/{name}/versions/{number}/restore", status_code=201)

@@ -103,7 +103,8 @@ def change(
         return page(request, "edit.html", visitor, 403, **facts, error=error)
     except ConfigError as error:
         return page(request, "edit.html", visitor, 422, **facts, error=error, quoted=text.splitlines())
-    return page(request, "edit.html", visitor, **facts, seen=_mark(version, text), difference=difference(before, text))
+    facts |= {"difference": difference(before, text), "effects": manager.jobs.effects(before, text)}
+    return page(request, "edit.html", visitor, **facts, seen=_mark(version, text))
 
 
 @routes.get("/jobs/{name}/versions")
@@ -122,15 +123,14 @@ def version(
     numbers = sorted(one.version for one in manager.jobs.versions(name))
     earlier = [one for one in numbers if one < number]
     other = against if against is not None else earlier[-1] if earlier else None
-    found = (
-        difference(manager.jobs.version(name, other).text, manager.jobs.version(name, number).text) if other else None
-    )
+    texts = [manager.jobs.version(name, one).text for one in (other, number)] if other else []
     facts: dict[str, Any] = {
         "name": name,
         "shown": shown,
         "present": present,
         "other": other,
-        "difference": found,
+        "difference": difference(*texts) if texts else None,
+        "effects": manager.jobs.effects(*texts) if texts else [],
         "numbers": numbers,
     }
     return page(request, "version.html", visitor, **facts)

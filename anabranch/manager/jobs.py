@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.config import JobConfig, parse_job
+from anabranch.config.effects import Effect, effects
 from anabranch.config.hop_kinds import HopFile, Kind, kind_of, parse_hop
 from anabranch.config.reading import AnyVariable
 from anabranch.errors import ConfigError, OutOfDate, UnknownName
@@ -108,6 +109,17 @@ class Jobs:
     def refuse_wrong(self, text: str) -> None:
         """Raise ConfigError, with every problem, for the text of a job file that is wrong whatever its variables are."""
         _parsed(text, AnyVariable())
+
+    def effects(self, before: str, after: str) -> list[Effect]:
+        """Return what the changes between two texts of a job's file take before they hold. Of a hop, whose process reads its
+        file when it starts, and of a text that is wrong today, nothing is told."""
+        try:
+            old, new = (_parsed(text, AnyVariable()) for text in (before, after))
+        except ConfigError:
+            return []
+        if isinstance(old, JobConfig) and isinstance(new, JobConfig):
+            return effects((before, old), (after, new))
+        return []
 
     def environment(self, name: str) -> JobEnvironment:
         """Return what `${…}` in the file of a job with this name is looked up in."""

@@ -60,6 +60,8 @@ def test_a_difference_tells_no_password_to_anybody(client: TestClient, manager: 
     assert "+mode = 'transaction'" in found["difference"] and not found["has_other_secrets"]
     other = client.get(f"{PATH}/versions/3/diff", params={"against": 2}, headers=who).json()
     assert (other["difference"], other["has_other_secrets"]) == ("", True)
+    assert found["effects"][-1] == {"key": "[apply] mode", "when": "next_start", "parts": ["load", "apply"]}
+    assert SECRET not in str(found["effects"]) and [one["key"] for one in other["effects"]] == ["[source] url"]
     assert client.get(f"{PATH}/versions/9/diff", headers=who).status_code == 404
     assert client.get(f"{PATH}/versions/1/diff", headers=who).json()["difference"] == ""
     assert SECRET not in client.get("/api/v1/audit", headers=who).text

@@ -92,7 +92,9 @@ def test_an_administrator_of_some_jobs_changes_these_and_no_program_in_them(brow
         shown = browser.send("/jobs/shop/edit", 403, **fields, text=flip, act=act)
         assert "[cutover] flip" in shown and "&#34;id&#34;" in shown, "what was typed is still there"
     changed = text(more="[cutover]\ngrace = 5\n")
-    mark = seen(browser.send("/jobs/shop/edit", 200, **fields, text=changed, act="look"))
+    shown = browser.send("/jobs/shop/edit", 200, **fields, text=changed, act="look")
+    assert "<li>[cutover] grace: holds for the next command</li>" in shown
+    mark = seen(shown)
     assert browser.send("/jobs/shop/edit", **fields, text=changed, act="save", seen=mark) == "/jobs/shop"
     assert browser.manager.jobs.version("shop").text == changed
     browser.page("/new", 403)
