@@ -174,7 +174,7 @@ class Records:
                 raise KafkaException(message.error())
 
     def _is_removed(self) -> bool:
-        """Return whether the topic, which was there, is not there any more: of that the client tells a reader half a minute later."""
+        """Return whether the topic is not there any more, which the client tells a reader half a minute later."""
         try:
             return self._latest(IsolationLevel.READ_COMMITTED) is None
         except (KafkaException, TargetUnavailable):
