@@ -25,7 +25,13 @@ TITLES = {
     "W10": "Many tables",
     "presence": "Being there",
     "cutover": "Downtime of a cut-over",
+    "cutover-verified": "Downtime of a cut-over that verifies at the fence",
+    "reverse": "Latency of the way back",
     "beside": "Verification beside writers",
+    "altering": "Changes of definitions under load",
+    "through": "A load through a trail",
+    "hop": "A hop between two sites",
+    "stage": "Staging of an epoch",
 }
 # A figure's curve: its title, what is across, whether it goes up by powers of ten, what its goals are lines of.
 CURVES = {

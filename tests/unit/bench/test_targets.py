@@ -132,3 +132,7 @@ def test_the_page_names_both_ends_where_the_target_is_no_postgresql(tmp_path: Pa
         "mysql to mysql",
     ]
     assert page.index("| W1 load | mysql-pg |") < page.index("| W1 load | mysql-mysql |")
+
+
+def test_every_workload_has_a_title_on_the_page_of_results() -> None:
+    assert set(performance_pages.TITLES) == {*command.WORKLOADS, *command.BY_NAME}
