@@ -11,6 +11,7 @@ from fastapi import APIRouter
 
 from anabranch.api.asking import Asks, TheManager
 from anabranch.api.jobs import Name, Whole
+from anabranch.config.effects import Effect
 from anabranch.config.rule_text import SECTIONS
 from anabranch.errors import ConfigError
 from anabranch.manager.callers import Role
@@ -42,13 +43,15 @@ class Asked:
 class Promoted:
     """A promotion that was done or tried. `version`: the one that has it, None where it was tried; `difference`: as `diff -u`
     has it, without passwords, against the present file of the job, and of a new one against that which it comes from;
-    `of_version`: the version of that present file, None of a new job."""
+    `of_version`: the version of that present file, None of a new job; `effects`: what each changed key of a job that is there
+    takes before it holds, as a difference of two versions has it."""
 
     name: str
     is_new: bool
     version: int | None
     of_version: int | None
     difference: str
+    effects: list[Effect]
 
 
 @routes.post("/{name}/promotion")
@@ -64,4 +67,4 @@ def promote(manager: TheManager, caller: Asks, name: Name, body: Asked) -> Promo
         text, note = found.text, note or f"version {found.version} of {body.job}"
     wanted = Wanted(body.ends, body.secrets, tuple(body.sections))
     made, version = manager.promote(caller, name, text, wanted, note, is_tried=body.is_tried, expected=body.of_version)
-    return Promoted(name, made.is_new, version, made.of_version, made.difference)
+    return Promoted(name, made.is_new, version, made.of_version, made.difference, list(made.effects))

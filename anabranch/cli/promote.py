@@ -27,6 +27,9 @@ from anabranch.errors import ConfigError
 )
 @click.option("--secret", "secrets", multiple=True, metavar="NAME=NEW", help="Write ${NEW} where JOB has ${NAME}.")
 @click.option("--section", "sections", multiple=True, metavar="NAME", help="Move this one; default those of the rules.")
+@click.option(
+    "--of-version", type=click.IntRange(min=1), metavar="N", help="Refuse it unless the job that gets it is at N."
+)
 @click.option("--note", default="", metavar="TEXT", help="Keep with the version why it is so.")
 @click.option("--execute", is_flag=True, help="Keep it; without this, only show the difference.")
 @json_option
@@ -38,6 +41,7 @@ def promote(
     ends: tuple[str, ...],
     secrets: tuple[str, ...],
     sections: tuple[str, ...],
+    of_version: int | None,
     note: str,
     execute: bool,
     as_json: bool,
@@ -53,6 +57,7 @@ def promote(
         "ends": _pairs("--end", "END=URL", ends),
         "secrets": _pairs("--secret", "NAME=NEW", secrets),
         "note": note,
+        "of_version": of_version,
         "is_tried": not execute,
         **({"sections": list(sections)} if sections else {}),
     }
@@ -61,6 +66,8 @@ def promote(
         write_json({"schema": 1, **found})
         return
     click.echo(found["difference"], nl=False)
+    for effect in _effects(found):
+        click.echo(effect, err=True)
     click.echo(_outcome(found, execute), err=True)
 
 
@@ -99,11 +106,21 @@ def _asked(into: str, body: dict[str, Any]) -> dict[str, Any]:
         ) from None
 
 
+def _effects(found: dict[str, Any]) -> list[str]:
+    """Return what the changes take before they hold; nothing, of a manager of a former release."""
+    from anabranch.config.effects import Effect, When
+
+    return [str(Effect(one["key"], When(one["when"]), tuple(one["parts"]))) for one in found.get("effects", ())]
+
+
 def _outcome(found: dict[str, Any], execute: bool) -> str:
     what = f"the new job {found['name']}" if found["is_new"] else f"the job {found['name']}"
     if not execute:
+        seen = f" --of-version {found['of_version']}" if found["of_version"] else ""
         return (
-            f"nothing was changed: {what} would have this; add --execute" if found["difference"] else f"{what} has it"
+            f"nothing was changed: {what} would have this; add --execute{seen}"
+            if found["difference"]
+            else f"{what} has it"
         )
     started = "anabranch starts it when somebody asks" if found["is_new"] else "it counts from its next start on"
     return f"{what} has it as version {found['version']}: {started}"

@@ -261,6 +261,8 @@ class Manager:
         refuse_other(into, present, expected)
         found = promotion(text, into, present, wanted)
         self.checked(caller, found.text, into if is_there else None)
+        if present is not None:
+            found = replace(found, effects=self.jobs.effects(present.text, found.text))
         if is_tried:
             return found, None
         if present is None:

@@ -6,9 +6,10 @@ What does not live here: texts (`config/promoted_text.py`), versions (`jobs.py`)
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch.config.effects import Effect
 from anabranch.config.hop_kinds import Kind, kind_of
 from anabranch.config.promoted_text import copied, merged
 from anabranch.config.rule_text import SECTIONS
@@ -32,13 +33,14 @@ class Wanted:
 class Promotion:
     """A promotion as it is to be. `text`: of the job's file; `difference`: as `diff -u` has it, without passwords, against the
     present file of the job, and of a new one against that which it comes from; `of_version`: the version of that present
-    file, None of a new job."""
+    file, None of a new job; `effects`: what the changes of a job that is there take before they hold."""
 
     is_new: bool
     text: str
     difference: str
     is_needed: bool
     of_version: int | None
+    effects: Sequence[Effect] = ()
 
 
 def refuse_hop(text: str, is_there: bool) -> None:

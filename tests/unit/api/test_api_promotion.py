@@ -66,6 +66,7 @@ def test_rules_go_into_a_job_that_is_there_once(client: TestClient, manager: Man
     code, shown = ask(client, who, job="shop-test", is_tried=True)
     assert (code, shown["is_new"], shown["version"]) == (200, False, None)
     assert '-include = ["shop.*"]' in shown["difference"] and '+include = ["shop.item"]' in shown["difference"]
+    assert shown["effects"] == [{"key": "rule 1 include", "when": "decision", "parts": []}]
     assert ask(client, who, job="shop-test")[1]["version"] == 2
     assert ask(client, who, job="shop-test")[1] == {
         "name": "shop",
@@ -73,6 +74,7 @@ def test_rules_go_into_a_job_that_is_there_once(client: TestClient, manager: Man
         "version": 2,
         "of_version": 2,
         "difference": "",
+        "effects": [],
     }
     assert "127.0.0.1:1" in manager.jobs.version("shop").text, "its ends stay"
     assert manager.audit.entries(job="shop")[0].action == "job_changed"

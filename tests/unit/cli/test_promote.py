@@ -32,8 +32,11 @@ def test_it_is_shown_first_and_kept_where_that_is_said(
 ) -> None:
     assert shell.exit_code([*at, "tried", "--to", "shop"]) == 0
     told = capfd.readouterr()
-    assert "shop.item" in told.out and "nothing was changed" in told.err
+    assert "shop.item" in told.out and "nothing was changed" in told.err and "--execute --of-version 1" in told.err
+    assert "rule 1 include: holds once `anabranch plan JOB --execute` has taken it over" in told.err
     assert manager.jobs.job("shop").version == 1
+    assert shell.exit_code([*at, "tried", "--to", "shop", "--of-version", "7", "--execute"]) == 2
+    assert "is at version 1, not 7" in capfd.readouterr().err
     assert shell.exit_code([*at, "tried", "--to", "shop", "--note", "it held", "--execute"]) == 0
     assert "version 2" in capfd.readouterr().err
     assert manager.jobs.version("shop").note == "it held" and "shop.item" in manager.jobs.version("shop").text
