@@ -49,6 +49,10 @@ class SourceCatalog(Protocol):
     def writers(self) -> list[SourceWriter]:
         """Return replications whose target this database is, as far as this user may see them; [] where none can be."""
 
+    def sees_writers(self) -> bool:
+        """Return whether this user sees all replications whose target this database is: whoever has to know that none is there
+        asks this, too. Raises SourceUnavailable."""
+
     def mark(self) -> LogMark:
         """Return the log's end now, for read-position / definitions / position (K19)."""
 

@@ -107,6 +107,9 @@ class TrailCatalog:
     def writers(self) -> list[SourceWriter]:
         return []
 
+    def sees_writers(self) -> bool:
+        return False
+
     def mark(self) -> LogMark:
         """Return the trail's end: more of the source's log is not known here."""
         with self._reader() as trail:

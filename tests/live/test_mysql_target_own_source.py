@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from anabranch.connectors.mysql.target.own_source import (
     reads_here,
     sees,
 )
-from anabranch.connectors.mysql.target.session import Connection, connect
+from anabranch.connectors.mysql.target.session import Connection, connect, run
 from anabranch.connectors.mysql.target.store import MysqlStore
 from anabranch.errors import TargetError
 from anabranch.model.endpoint import Endpoint
@@ -99,3 +100,28 @@ def test_who_writes_to_a_source_is_known_with_what_it_reads(end: Endpoint, sessi
         assert found == [one for one in catalog.writers() if one.key == job]
         assert reads_here(session, found[0]) and not reads_here(session, SourceWriter("the job x", "x", ()))
     assert [one for one in writers(session) if one.key == job] == []
+
+
+def test_a_user_who_may_not_read_the_state_of_jobs_does_not_see_all_who_write(
+    end: Endpoint, session: Connection
+) -> None:
+    """Whether there is any state or none: a server tells that only to who might read it."""
+    user = f"{end.database[:24]}_blind"
+    blind = replace(end, user=user, password="blind")
+    run(session, f"CREATE USER {user}@'%' IDENTIFIED BY 'blind'")
+    run(session, f"GRANT SELECT ON {end.database}.* TO {user}@'%'")
+    try:
+        assert _sees(end) and not _sees(blind)
+        with state_at(end, end.database):
+            assert _sees(end) and not _sees(blind)
+            run(session, f"GRANT SELECT ON anabranch.job TO {user}@'%'")
+            assert not _sees(blind), "its tables are not told"
+            run(session, f"GRANT SELECT ON anabranch.table_state TO {user}@'%'")
+            assert _sees(blind)
+    finally:
+        run(session, f"DROP USER {user}@'%'")
+
+
+def _sees(end: Endpoint) -> bool:
+    with closing(source(end).catalog()) as catalog:
+        return catalog.sees_writers()

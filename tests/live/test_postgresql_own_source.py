@@ -247,12 +247,13 @@ def test_postgresql_a_source_user_who_may_not_see_what_jobs_write_is_told_the_gr
     database.execute(f"CREATE ROLE {user} LOGIN REPLICATION PASSWORD 'blind'")
     end = endpoint_of(database, user, "blind")
     try:
-        assert (registered(end), written(end)) == ([], [])
+        assert (registered(end), written(end)) == ([], []) and sees_writers(end)
         with begun(database):
             (hint,) = registered(end)
-            assert written(end) == []
+            assert written(end) == [] and not sees_writers(end), "none is seen, and there may be one"
             database.execute(*hint.split("; "))
             assert (registered(end), written(end)) == ([], [SourceWriter("the job shop", UUID, ((ORDERS, ORDERS),))])
+            assert sees_writers(end)
     finally:
         database.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
 
@@ -266,3 +267,8 @@ def registered(end: Endpoint) -> list[str]:
 def written(end: Endpoint) -> list[SourceWriter]:
     with closing(source(end).catalog()) as catalog:
         return catalog.writers()
+
+
+def sees_writers(end: Endpoint) -> bool:
+    with closing(source(end).catalog()) as catalog:
+        return catalog.sees_writers()

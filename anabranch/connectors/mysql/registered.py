@@ -31,6 +31,8 @@ SELECT s.job, j.uuid, j.source_identity, s.source_table, s.target_table
 """
 FACTS = f"SELECT job, facts FROM {STATE}.job WHERE uuid IS NOT NULL ORDER BY 1"
 NO_RIGHT = (1142, 1143, 1044, 1146)  # or dropped at this moment
+# Asked for a table that is not there, a server says so only to who might read it.
+MAY_READ, ABSENT = f"SELECT 1 FROM {STATE}.{{}} LIMIT 0", (1146, 1049)
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 
 
@@ -56,6 +58,21 @@ def writers(connection: pymysql.Connection) -> list[SourceWriter]:
     others = [writer for name, text in origins if text for writer in from_text(text, name)]
     left_out = {job: origins_of_text(of.get(LEAVES_OUT)) for job, of in known.items()}
     return _grouped(rows, left_out, {job: of.get(PAIR, "") for job, of in known.items()}) + others
+
+
+def sees_writers(connection: pymysql.Connection) -> bool:
+    """Return whether this user may read the state of jobs here, be it there or not. Raises SourceUnavailable."""
+    try:
+        for table in ("job", "table_state"):
+            ask(connection, MAY_READ.format(table))
+    except SourceUnavailable:
+        raise
+    except SourceError as error:
+        number = error.__cause__.args[0] if isinstance(error.__cause__, pymysql.err.Error) else 0
+        if number not in (*NO_RIGHT, *ABSENT):
+            raise
+        return number in ABSENT
+    return True
 
 
 def _grouped(

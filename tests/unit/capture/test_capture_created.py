@@ -43,6 +43,9 @@ class Source:
     def writers(self) -> tuple[()]:
         return ()
 
+    def sees_writers(self) -> bool:
+        return True
+
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         self.looks += 1
         return {FRESH: SCHEMA} if self.looks >= self.shown_at and wanted(FRESH) else {}

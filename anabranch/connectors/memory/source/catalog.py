@@ -43,6 +43,9 @@ class MemoryCatalog:
     def writers(self) -> list[SourceWriter]:
         return []
 
+    def sees_writers(self) -> bool:
+        return True
+
     def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
         return self._database.pair_notes(job, limit, after)
 

@@ -73,6 +73,11 @@ class MysqlCatalog:
 
         return writers(self._connection)
 
+    def sees_writers(self) -> bool:
+        from anabranch.connectors.mysql.registered import sees_writers  # as above
+
+        return sees_writers(self._connection)
+
     def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
         from anabranch.connectors.mysql.pair_notes import read_at_source  # few jobs are of a pair
 

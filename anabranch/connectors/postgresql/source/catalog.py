@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.lookout import who_has
-from anabranch.connectors.postgresql.registered import writers
+from anabranch.connectors.postgresql.registered import may_read, writers
 from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.held_log import held
@@ -163,6 +163,10 @@ class PostgresCatalog:
     def writers(self) -> list[SourceWriter]:
         with translated("ask who writes to tables of the source"):
             return writers(self._connection)
+
+    def sees_writers(self) -> bool:
+        with translated("ask who may see the jobs that write to tables of the source"):
+            return may_read(self._connection) is not False
 
     def pair_notes(self, job: str, limit: int = 0, after: str = "") -> PairNotes:
         from anabranch.connectors.postgresql.pair_notes import read_at_source  # few jobs are of a pair
