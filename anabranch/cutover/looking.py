@@ -17,7 +17,7 @@ from anabranch.cutover.verified import verified
 from anabranch.databases import registry
 from anabranch.errors import NotCaughtUp
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.cutover import Cutover, Phase, Step
+from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, last_flip
 from anabranch.model.writers import own_targets
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, store_of
@@ -40,7 +40,9 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     states = ends.store.states.tables(ends.job.config.name)
     yield from tables(states, terms.allows_parked)
     yield from unknown(ends, states)
-    yield from verified(terms, states, ends.store.verifications.verified(ends.job.config.name))
+    yield from verified(
+        terms, states, ends.store.verifications.verified(ends.job.config.name), _earlier_flip(ends, cutover)
+    )
     if not (cutover.is_fenced and cutover.is_under_way):
         yield from ends.fence.checks(sorted(states))
     yield _lag(ends, terms, following)
@@ -48,6 +50,13 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     yield from _reverse(terms, cutover)
     yield _flip(terms)
     yield from _counters(ends, terms, cutover)
+
+
+def _earlier_flip(ends: Ends, cutover: Cutover) -> CutoverNote | None:
+    """Return the last flip of a cut-over that is over, also of one that was taken back."""
+    notes = ends.store.cutovers.cutover_notes(ends.job.config.name)
+    begins = cutover.notes[0].number if cutover.is_under_way else cutover.last + 1
+    return last_flip(one for one in notes if one.number < begins)
 
 
 def _other_targets(ends: Ends) -> Iterator[CheckResult]:

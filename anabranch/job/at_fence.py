@@ -20,7 +20,7 @@ from anabranch.job.left_out import tells_all
 from anabranch.job.verifying import beside_of, states_of, tables_of, verify
 from anabranch.job.watched import compared_as, looking
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.cutover import CutoverNote, Phase, Step, Verifies
+from anabranch.model.cutover import Verifies, last_flip
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState
@@ -268,7 +268,8 @@ def chosen(job: JobView) -> Choice:
     with store_of(job) as store:
         results = {one.source: one for one in store.verifications.verified(name)}
         notes = store.cutovers.cutover_notes(name)
-    flipped = max((one.number for one in notes if _is_flip(one)), default=0)
+    flip = last_flip(notes)
+    flipped = flip.number if flip else 0
     known, whole = list[Known](), dict[TableId, str]()
     is_told, parents = tells_all(job), beside_of(job).parents
     with TrailReader(job.trail, name="verify") as trail:
@@ -285,10 +286,6 @@ def chosen(job: JobView) -> Choice:
                 why = there
             whole[source] = why
     return Choice(tuple(known), whole)
-
-
-def _is_flip(note: CutoverNote) -> bool:
-    return note.step == Step.FLIP and note.phase == Phase.BEGINS
 
 
 def _refused(job: JobView, found: Verified | None, state: TableState, flipped: int) -> str:

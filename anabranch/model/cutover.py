@@ -6,7 +6,7 @@ Notes stand at the target (`anabranch.cutover`), one before and one behind each 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -92,6 +92,11 @@ class CutoverNote:
     phase: Phase
     at: int
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def last_flip(notes: Iterable[CutoverNote]) -> CutoverNote | None:
+    """Return the last note that the application was about to be led to the target: it may have written there since."""
+    return next((one for one in reversed(list(notes)) if (one.step, one.phase) == (Step.FLIP, Phase.BEGINS)), None)
 
 
 @dataclass(frozen=True)

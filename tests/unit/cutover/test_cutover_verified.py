@@ -16,7 +16,7 @@ from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, Verifies
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
-from anabranch.model.verified import Verified
+from anabranch.model.verified import Verified, VerifiedPlace
 from anabranch.verify.report import TableResult, Verification
 
 ITEM, DRAFT = TableId("shop", "item"), TableId("shop", "draft")
@@ -25,7 +25,9 @@ EQUAL = Verified(ITEM, NOW, NOW - 2 * HOUR, "identical", 1, ("", ""), 3, 0, 0, i
 OK, WARNING, FAILED = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.FAILED
 
 
-def looked(*results: Verified, within: int = 0, verifies: Verifies = Verifies.NOT) -> list[CheckResult]:
+def looked(
+    *results: Verified, within: int = 0, verifies: Verifies = Verifies.NOT, flip: CutoverNote | None = None
+) -> list[CheckResult]:
     """Return what is said of two tables that stream and one that is parked."""
     nobody = cast(Any, None)
     terms = Terms([], 0, 0, 0, 0, nobody, verifies, False, nobody, False, nobody, within)
@@ -33,7 +35,7 @@ def looked(*results: Verified, within: int = 0, verifies: Verifies = Verifies.NO
         table: cast(TableState, State(is_streaming))
         for table, is_streaming in ((ITEM, True), (DRAFT, True), (TableId("shop", "parked"), False))
     }
-    found = list(verified(terms, states, results, NOW))
+    found = list(verified(terms, states, results, flip, NOW))
     assert {one.check for one in found} == {CHECK}
     return found
 
@@ -79,6 +81,24 @@ def test_a_table_without_a_result_that_holds_is_named(
     found = looked(EQUAL, replace(EQUAL, **{"source": DRAFT, **no_result}), within=within)
     assert [one.verdict for one in found if one.names] == [verdict] and found[0].names == ("shop.draft",)
     assert "--watch" in found[0].hint
+
+
+@pytest.mark.parametrize("place", [None, VerifiedPlace("5@x", "trail", "digest", 6)], ids=["no place", "a place"])
+def test_a_result_from_before_a_flip_says_nothing_of_the_target_behind_it(place: VerifiedPlace | None) -> None:
+    """Also of a flip that was taken back: the application may have written at the target."""
+    results = [replace(EQUAL, source=table, place=place) for table in (ITEM, DRAFT)]
+    flip = CutoverNote(7, Step.FLIP, Phase.BEGINS, EQUAL.began + 1)
+    (found,) = looked(*results, within=24, flip=flip)
+    assert found.verdict is FAILED and found.names == ("shop.draft", "shop.item")
+    later = replace(flip, number=6, at=EQUAL.began - 1)
+    (found,) = looked(*results, within=24, flip=later)
+    assert found.verdict is OK
+
+
+def test_a_result_by_a_clock_that_is_ahead_does_not_pass_for_a_new_one() -> None:
+    results = replace(EQUAL, began=NOW + 72 * HOUR), replace(EQUAL, source=DRAFT)
+    (found,) = looked(*results, within=24)
+    assert found.verdict is FAILED and found.names == ("shop.item",) and "a clock that is ahead" in found.message
 
 
 @pytest.mark.parametrize("verifies", [Verifies.SINCE_WATCH, Verifies.WHOLE])
