@@ -134,6 +134,12 @@ def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableSt
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
+    if at_topics := [change for change in found.values() if job.config.has_messages and change.role == TARGET]:
+        raise ConfigError(
+            f"messages that are there forbid it: {', '.join(map(str, at_topics))}",
+            job=job.config.name,
+            hint="put it back, or let another job write other topics",
+        )
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     if not found:
         return Plan((), ())

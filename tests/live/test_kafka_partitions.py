@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from anabranch.errors import PreflightFailed
+from anabranch.errors import ConfigError, PreflightFailed
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
@@ -171,6 +171,9 @@ def test_other_partitions_than_those_that_the_job_began_with_are_refused(here: J
         was = rf"table_partitions: was {made.there}.item = 4, .* is {made.there}.item = {item}"
         with pytest.raises(PreflightFailed, match=was):
             here.load()
+        for execute in (False, True):
+            with pytest.raises(ConfigError, match=f"messages that are there forbid it: .*{was}"):
+                here.job.plan(execute)
     assert _counts(made, administrator)["item"] == 4
     _write(made, kafka, item=4, loose=3)
     source.execute("UPDATE item SET n = 2")

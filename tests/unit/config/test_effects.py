@@ -53,7 +53,14 @@ def test_every_section_of_a_job_has_its_readers() -> None:
         ('lines"\non_conflict = "stop"', 'lines"', Effect("table shop.lines on_conflict", When.NEXT_START, TABLES)),
         ("[[rules]]", '[target.options]\njson = "json"\n[[rules]]', Effect("[target.options] json", When.DECISION)),
         ("[apply]", '[types.map]\n"*.*.j" = "text"\n[apply]', Effect("[types] map", When.DECISION)),
-        ("[apply]", '[types]\nnul = "strip"\n[apply]', Effect("[types] nul", When.NEXT_START, TABLES)),
+        ("[apply]", '[types]\nnul = "strip"\n[apply]', Effect("[types] nul", When.NEXT_START, EVERY)),
+        ("[apply]", '[types]\njson = "json"\n[apply]', Effect("[target.options] json", When.DECISION)),
+        ("[apply]", '[apply]\non_error = "park"', Effect("[apply] on_error", When.NEXT_START, EVERY)),
+        ("[apply]", '[load]\nlock = "table"\n[apply]', Effect("[load] lock", When.NEXT_START, TABLES)),
+        ("127.0.0.1/shop\"\n[[rules]]", "127.0.0.2/shop\"\n[[rules]]", Effect("[target] url", When.ANOTHER_TARGET)),
+        ("b@127", "c@127", Effect("[target] url", When.NEXT_START, EVERY)),
+        ("id > 7\"", "id > 7\"\n[tables.columns.zero_date]\ntype = \"null\"", Effect(
+            "table shop.orders columns zero_date type", When.NEXT_START, EVERY)),
     ],
 )  # fmt: skip
 def test_what_one_change_takes(before: str, after: str, expected: Effect) -> None:
@@ -61,6 +68,37 @@ def test_what_one_change_takes(before: str, after: str, expected: Effect) -> Non
     changed = JOB.replace(before, after, 1)
     assert _effects(changed) == [expected]
     assert [one.when for one in _effects(JOB, changed)] == [expected.when], "the same the other way round"
+
+
+def test_an_option_that_moves_to_the_place_of_today_takes_nothing() -> None:
+    former = JOB.replace("[apply]", '[types]\njson = "json"\n[apply]')
+    assert _effects(JOB.replace("[[rules]]", '[target.options]\njson = "json"\n[[rules]]'), former) == []
+
+
+def test_what_is_made_once_is_another_job() -> None:
+    """Objects at the source, and the form of the messages in a topic."""
+    there = JOB.replace("mysql:", "postgresql:", 1)
+    decoder = there.replace("[target]", '[source.options]\ndecoder = "wal2json"\n[target]')
+    assert _effects(decoder, there) == [Effect("[source.options] decoder", When.ANOTHER_JOB)]
+    kafka = JOB.replace("postgresql://b@127.0.0.1/shop", "kafka://127.0.0.1").replace(
+        '[apply]\non_conflict = "stop"\n', ""
+    )
+    kafka = kafka.replace('where = "id > 7"\n', "").replace('on_conflict = "stop"\n', "")
+    said = kafka.replace("[[rules]]", "[target.options]\npartitions = 7\n[[rules]]", 1)
+    assert _effects(said, kafka) == [Effect("[target.options] partitions", When.ANOTHER_JOB)]
+
+
+def test_a_target_among_several_that_goes_is_let_go_by_plan() -> None:
+    one, other = (
+        '[[targets]]\nname = "a"\nurl = "postgresql://b@h/a"\n',
+        '[[targets]]\nname = "b"\nurl = "postgresql://b@h/b"\n',
+    )
+    base = JOB.replace('[target]\nurl = "postgresql://b@127.0.0.1/shop"\n', one)
+    both = base.replace(one, one + other)
+    assert {one.when for one in _effects(both, base)} == {When.NEXT_START}
+    assert _effects(base, both) == [Effect("[[targets]] b", When.DECISION)]
+    options = base.replace(one, one + '[targets.options]\njson = "json"\n')
+    assert _effects(options, base) == [Effect("[target.options] json", When.DECISION)]
 
 
 def test_what_has_only_moved_takes_nothing() -> None:
