@@ -2,11 +2,12 @@
 
 An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
 A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
-`loader`, `trial`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence`; a
-drill's in `shadow`, those of two active sites in `pair`. None has more than eight methods: an
+`loader`, `trial`, `writer`, `appender` and `reader`; those of both in `values`, `checks` and, for a cut-over, `fence` and
+`acting`; a drill's in `shadow`, those of two active sites in `pair`. None has more than eight methods: an
 ability that not every database has is a protocol of its own, and one object may have several.
 """
 
+from anabranch.contracts.acting import Acting, ActingEnd, Trigger, Unproven
 from anabranch.contracts.appender import (
     Appender,
     AppendTarget,
@@ -141,6 +142,8 @@ from anabranch.contracts.writer import (
 from anabranch.model.value_rules import ValueRules
 
 __all__ = [
+    "Acting",
+    "ActingEnd",
     "AlteringDialect",
     "AltersPair",
     "AltersTables",
@@ -259,12 +262,14 @@ __all__ = [
     "TellsRows",
     "TookTooLong",
     "Trial",
+    "Trigger",
     "TryingTarget",
     "TypeMap",
     "UncommittedOrder",
     "UncommittedReader",
     "Unlike",
     "UnlikeRow",
+    "Unproven",
     "ValueGuard",
     "ValueRules",
     "VerifiedStore",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.contracts import CountingSource
+from anabranch.cutover import acting
 from anabranch.cutover.counted import pass_counters
 from anabranch.cutover.following import Following
 from anabranch.cutover.terms import Ends, Terms
@@ -50,6 +51,8 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     yield from _reverse(terms, cutover)
     yield _flip(terms)
     yield from _counters(ends, terms, cutover)
+    for one in acting.told(acting.look(ends)):
+        yield CheckResult(f"cutover.{one.check}", WARNING, one.said, one.hint, one.table)
 
 
 def _earlier_flip(ends: Ends, cutover: Cutover) -> CutoverNote | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.cutover import acting
 from anabranch.model.cutover import STEPS, Cutover, Phase, Step, moment
 
 VERSION = 1
@@ -78,6 +79,10 @@ class CutoverReport:
             yield from ("", "| step | began | ended | |", "|---|---|---|---|")
             yield from (self._row(step) for step in steps)
         yield from self._verified()
+        found = list(acting.told(self.cutover.facts(Step.CONSTRAINTS)))
+        if found:
+            yield from ("", "What does not act at the target as at the source:", "")
+            yield from (f"- {one.said}: {one.hint}" for one in found)
         for row in self.alarms:
             yield ""
             what = f"{row['operation']} {row['table']} {row['key']} at {row['position']}"
@@ -106,7 +111,8 @@ class CutoverReport:
     def _row(self, step: Step) -> str:
         began, ended = (moment(note.at) if note else "" for note in self._pair(step))
         facts = self.cutover.facts(step)
-        left = ("resume", "pid", "release", "host", "user", *(("tables",) if step == Step.VERIFY else ()))
+        apart = {Step.VERIFY: ("tables",), Step.CONSTRAINTS: acting.NAMES}.get(step, ())
+        left = ("resume", "pid", "release", "host", "user", *apart)
         told = {name: value for name, value in facts.items() if name not in left}
         text = facts.get("skipped") or ", ".join(
             f"{name}: {json.dumps(value, default=str)}" for name, value in told.items()

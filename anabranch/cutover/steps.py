@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.cutover import looking
+from anabranch.cutover import acting, looking
 from anabranch.cutover.counted import pass_counters
 from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.flip import flip
@@ -168,8 +168,12 @@ class Steps:
         return {"set": [{"table": str(c.table), "column": c.column, "next": c.next} for c in found], "not_set": lost}
 
     def _constraints(self) -> Facts:
+        """Name what will not act on rows as it does at the source. It refuses nothing: the application may do without."""
         states = self.ends.store.states.tables(self.ends.job.config.name)
-        return {"not_built": [line for _, state in sorted(states.items()) for line in state.facts.not_built]}
+        found = acting.look(self.ends)
+        for one in acting.told(found):
+            self.terms.tell(f"{one.said}: {one.hint}")
+        return {"not_built": [line for _, state in sorted(states.items()) for line in state.facts.not_built], **found}
 
     def _reverse(self) -> Facts:
         """Let the way back through the fence, and let it begin: nobody but the cut-over has written to the target since apply

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from anabranch.connectors.mysql.source.options import USUAL, MysqlSourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from anabranch.connectors.mysql.source.load import MysqlSnapshot
     from anabranch.connectors.mysql.source.statements import MysqlDialect
     from anabranch.contracts import (
+        Acting,
         Checks,
         Counter,
         LogOptions,
@@ -109,6 +110,16 @@ class MysqlSource:
         from anabranch.connectors.mysql.source.counters import counters
 
         return counters(self.endpoint, tables)
+
+    def acting(self, tables: Sequence[TableId]) -> Acting:
+        from contextlib import closing
+
+        from anabranch.connectors.mysql.acting import acting
+        from anabranch.connectors.mysql.connection import connect
+        from anabranch.connectors.mysql.errors import translated
+
+        with closing(connect(self.endpoint)) as connection, translated():
+            return acting(connection, tables)
 
     def loose_keys(self, tables: Mapping[TableId, TableSchema]) -> dict[tuple[TableId, str], str]:
         from anabranch.connectors.mysql.collations import loose_keys

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from anabranch.connectors.mysql.target.options import UNLOGGED, USUAL, MysqlTargetOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.contracts import (
+        Acting,
         AttunityTables,
         ChangeTables,
         Checks,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     )
     from anabranch.model.checks import CheckResult
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.ids import TableId
     from anabranch.model.recipe import Asked, EndRecipe
 
 FAMILY = "mysql"
@@ -90,6 +94,17 @@ class MysqlTarget:
         from anabranch.connectors.mysql.target.passing import passes_fence
 
         return passes_fence(self.endpoint)
+
+    def acting(self, tables: Sequence[TableId]) -> Acting:
+        from contextlib import closing
+
+        from anabranch.connectors.mysql.acting import acting
+        from anabranch.connectors.mysql.target.errors import translated
+        from anabranch.connectors.mysql.target.session import connect
+
+        session = closing(connect(self.endpoint, "anabranch-catalog", autocommit=True))
+        with session as connection, translated("read the triggers of the target"):
+            return acting(connection, tables)
 
     def checks(self) -> Checks:
         from anabranch.connectors.mysql.target.preflight import MysqlTargetChecks

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anabranch.connectors.postgresql.source.added_columns import SeenFile
     from anabranch.connectors.postgresql.source.retyped_columns import Looks
     from anabranch.contracts import (
+        Acting,
         Checks,
         Counter,
         Dialect,
@@ -141,6 +142,14 @@ class PostgresSource:
         from anabranch.connectors.postgresql.source.counters import counters
 
         return counters(self.endpoint, tables)
+
+    def acting(self, tables: Sequence[TableId]) -> Acting:
+        from anabranch.connectors.postgresql.acting import acting
+        from anabranch.connectors.postgresql.source.connection import open_session
+        from anabranch.connectors.postgresql.source.errors import translated
+
+        with open_session(self.endpoint) as connection, translated("read triggers and constraints of the source"):
+            return acting(connection, tables)
 
     def loose_keys(self, tables: Mapping[TableId, TableSchema]) -> dict[tuple[TableId, str], str]:
         from anabranch.connectors.postgresql.source.loose_keys import loose_keys

@@ -10,7 +10,10 @@ from anabranch.connectors.postgresql.target.options import USUAL, PostgresTarget
 from anabranch.databases import NONE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.contracts import (
+        Acting,
         AttunityTables,
         ChangeTables,
         Checks,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     )
     from anabranch.databases import Options
     from anabranch.model.endpoint import Endpoint
+    from anabranch.model.ids import TableId
     from anabranch.model.recipe import Asked, EndRecipe
 
 
@@ -82,6 +86,15 @@ class PostgresTarget:
         from anabranch.connectors.postgresql.target.trial import PostgresTrial
 
         return PostgresTrial(self.endpoint, rules)
+
+    def acting(self, tables: Sequence[TableId]) -> Acting:
+        from anabranch.connectors.postgresql.acting import acting
+        from anabranch.connectors.postgresql.connection import connect
+        from anabranch.connectors.postgresql.errors import translated
+
+        session = connect(self.endpoint, "anabranch-catalog", autocommit=True)
+        with session as connection, translated("read triggers and constraints of the target"):
+            return acting(connection, tables)
 
     def checks(self) -> Checks:
         from anabranch.connectors.postgresql.target.preflight import PostgresChecks
