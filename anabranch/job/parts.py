@@ -219,7 +219,8 @@ def run_load(
         refuse_in_pair(job, table)
     refuse_unarmed(job)
     engine = engine or SparkEngine(spark_factory(job, "load"))
-    with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
+    is_asked = table is not None
+    with Stop() as stop, part(job, "load", stop.asked, is_asked) as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has made the preflight
         if table is None and not has_looked:
             note_pairing(job)
@@ -253,7 +254,7 @@ def run_vouching(job: JobView, table: TableId, place: str | None) -> Vouched | N
     refuse_load(job)
     refuse_in_pair(job, table)
     refuse_unarmed(job)
-    with Stop() as stop, part(job, "load", stop.asked), stop.excused():
+    with Stop() as stop, part(job, "load", stop.asked, is_asked=True), stop.excused():
         if place is None:
             begin_trail_if_none(job, stop.asked)
             _await_trail(job, stop)

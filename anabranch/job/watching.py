@@ -53,9 +53,12 @@ BY_SIDE = {Side.SOURCE: Waiting.SOURCE, Side.TARGET: Waiting.TARGET, Side.JOB: W
 
 
 @contextmanager
-def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> Iterator[StateStore]:
+def part(
+    job: JobView, name: str, stops: Callable[[], bool] = lambda: False, is_asked: bool = False
+) -> Iterator[StateStore]:
     """Record the life of a part, with the error it ends with. Load and apply are a target's. `stops`: whether it was
-    asked to stop.
+    asked to stop. `is_asked`: it is a command beside the job. An error before it has begun anything is for who gave it then:
+    the job's state keeps the error that it has.
     """
     state, host = StateStore(job.target_home if name in OF_TARGET else job.config.home), os.uname().nodename
     is_named = name in OF_TARGET and job.is_one_of_several
@@ -78,7 +81,9 @@ def part(job: JobView, name: str, stops: Callable[[], bool] = lambda: False) -> 
             ):
                 yield state
         except Exception as error:  # the part's outermost: how it ended is told, and the error goes on
-            has_failed, told = not isinstance(error, IN_ORDER), _tell(state, job, name, task, error)
+            is_ours = not (is_asked and not state.has_begun and _ours(error))
+            has_failed = is_ours and not isinstance(error, IN_ORDER)
+            told = _tell(state, job, name, task, error, is_ours)
             raise
         finally:
             state.part_ended(name, os.getpid(), host, has_failed)
@@ -102,11 +107,13 @@ def _shipped(job: JobView, name: str) -> list[JobView]:
     return [] if name == "capture" or (os.environ.get(SUPERVISED) and name != "run") else job.targets()
 
 
-def _tell(state: StateStore, job: JobView, name: str, task: str, error: Exception) -> dict[str, Any]:
-    """Record what the part ended with."""
+def _tell(
+    state: StateStore, job: JobView, name: str, task: str, error: Exception, is_kept: bool = True
+) -> dict[str, Any]:
+    """Record what the part ended with, unless that is not the job's; return it."""
     for one in _ours(error):
         one.job, one.task = one.job or job.label, one.task or task
-        if not (isinstance(one, PartFailed) and _is_told(job)):
+        if is_kept and not (isinstance(one, PartFailed) and _is_told(job)):
             state.last_error(str(one), one.exit_code, name, one.retry, one.facts())
         return one.facts() | {"message": str(one)}
     unexpected = AnabranchError("").facts() | {"code": "unexpected", "class": type(error).__name__, "task": task}
@@ -224,6 +231,7 @@ class LoadWatcher:
         self.state, self._is_waiting, self._has_rows = state, True, False
 
     def begins(self) -> None:
+        self.state.has_begun = True
         self.state.phase("loading")
 
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:

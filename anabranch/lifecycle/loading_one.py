@@ -75,6 +75,7 @@ class LoadingOne(Copying):
                 keeps = keep or self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
                 if not keeps:
                     self._refuse_rows_of_others(one)
+            self.watcher.begins()
             if not joining.let_out(children, table):
                 return
         if not with_children and table in states and not states[table].facts.joins:
@@ -91,12 +92,14 @@ class LoadingOne(Copying):
         if not (begun or self.job.captures):
             self._refuse_unrecorded(table)
         if begun and recreate and joining.stands_otherwise(table):  # its rows would be refused again and again
+            self.watcher.begins()
             if not joining.let_out([table], table):  # before its table goes: apply, or a load, could go on without rows
                 return
             state, begun = joining.states().get(table), False
         load = self._planned(joining, table, state, begun, recreate, keep)
         if load is None:
             return
+        self.watcher.begins()
         self._load_level([load])
         now = joining.states().get(table)
         if now is not None and now.is_parked and now.generation == load.generation:

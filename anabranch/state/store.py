@@ -73,6 +73,7 @@ class StateStore:
 
     def __init__(self, home: Path) -> None:
         self.task = ""  # of this process: job and part, for errors
+        self.has_begun = False  # what was asked of this process: until then it may still be refused
         self.noted: Callable[[str, str, str, Mapping[str, Any] | None], None] = lambda *_: None  # of each new phase
         self._phase = ("", "")
         self._path = home / FILE
