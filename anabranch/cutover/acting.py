@@ -85,7 +85,9 @@ def told(facts: Mapping[str, Any]) -> Iterator[Told]:
         yield Told("triggers", table, f"{table} has no {one} of the name, which {source} has at the source", MAKE)
     for (table,), names in _by(facts.get(OFF, ()), "table").items():
         one = _one(names, "trigger", "triggers")
-        yield Told("triggers", table, f"{one} of {table} fires for no application", "; ".join(n["do"] for n in names))
+        yield Told(
+            "triggers", table, f"an application does not fire {one} of {table}", "; ".join(n["do"] for n in names)
+        )
     for one_of in facts.get(UNPROVEN, ()):
         yield Told("unproven", one_of["table"], f"{one_of['what']}, of {one_of['table']}", one_of["do"])
     for one_of in facts.get(UNSEEN, ()):

@@ -84,3 +84,27 @@ def test_a_report_tells_where_the_fence_is_open() -> None:
     report = CutoverReport("shop", noted(*through(Step.DRAIN)), ("read_only is OFF at the source",))
     assert report.to_json()["gaps"] == ["read_only is OFF at the source"]
     assert "**The fence is not known to hold**: read_only is OFF at the source." in report.to_markdown()
+
+
+def test_the_report_names_what_does_not_act_at_the_target_apart() -> None:
+    """Notes of a release that did not look say nothing of it."""
+    facts = {
+        "not_built": [],
+        "triggers_lacking": [{"table": "public.item", "source": "shop.item", "trigger": name} for name in ("a", "b")],
+        "triggers_off": [{"table": "public.item", "trigger": name, "do": "ALTER 1"} for name in ("c", "c", "e")],
+        "unproven": [{"table": "public.item", "what": "check d is NOT VALID", "do": "ALTER 2"}],
+        "unseen": [{"end": "source", "table": "shop.log", "why": "no right", "do": "GRANT 3"}],
+    }
+    steps = through(Step.COUNTERS)
+    text = CutoverReport("shop", noted(*steps, (Step.CONSTRAINTS, Phase.DONE, facts))).to_markdown()
+    apart = "What does not act at the target as at the source:"
+    row, lines = next(line for line in text.splitlines() if "| constraints" in line), text.split(apart)[1].splitlines()
+    assert row.endswith("| not_built: [] |")
+    assert [line.split(": ")[0] for line in lines if line.startswith("- ")] == [
+        "- public.item has no triggers a, b of the name, which shop.item has at the source",
+        "- an application does not fire triggers c, e of public.item",
+        "- check d is NOT VALID, of public.item",
+        "- triggers of shop.log at the source are not known",
+    ]
+    before = CutoverReport("shop", noted(*steps, (Step.CONSTRAINTS, Phase.DONE, {"not_built": []})))
+    assert apart not in before.to_markdown()
