@@ -59,6 +59,9 @@ SWAPPED = "swapped with a copy at the source, and not followed"
 ITSELF = "its copy, or a table of the name that it was taken out to, is one that the job replicates itself"
 ROWS_WENT = Untold(rows_went=True)
 BY_CATALOGUE = "a partition went"  # in place of a statement, where the log has none
+NOT_FOLLOWED = (
+    ", in a way that [ddl] does not follow: `anabranch ddl plan JOB STATEMENT` tells the word that would, if any"
+)
 ONLY_WENT = "and its rows went without the log"
 CAME_OR_WENT = "and rows came or went with it without the log"
 GONE = f"{DROPPED}, or renamed there: no table has this name any more"
@@ -377,9 +380,7 @@ class DefinitionKeeper:
         if facts.kind == StatementKind.TRUNCATE:
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
         if facts.kind == StatementKind.COLUMNS or self._drops_acting_key(facts, named):
-            not_followed = ", by something that [ddl] does not follow, or that is not certain any more" * any(
-                map(self.follows, named)
-            )
+            not_followed = NOT_FOLLOWED * any(map(self.follows, named))
             return self._park(named, f"its columns or keys were altered at the source{not_followed}", statement.sql)
         if facts.kind in VANISHES:
             why = f"{facts.kind} at the source"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=VerbGroup)
 def trail() -> None:
-    """Show, check, prune or rekey a job's trail."""
+    """Show, check, prune, rekey, export or import a job's trail."""
 
 
 @trail.command()

@@ -46,7 +46,7 @@ class DrillPlan:
         for source, shadow in self.tables:
             file.write(f"copy     {source} -> {shadow}\n")
         if self.exit_code:
-            file.write(f"{self.job} is not drilled so: exit code {self.exit_code}\n")
+            file.write(f"{self.job} cannot be drilled like this: exit code {self.exit_code}\n")
         else:
             file.write(f"the shadow of {len(self.tables)} tables takes about {room_of(self.room)} at the source\n")
 

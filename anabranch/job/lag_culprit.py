@@ -73,7 +73,7 @@ def culprit(seen: Seen) -> dict[str, Any] | None:
 def _part(condition: Condition) -> dict[str, Any]:
     told = {
         "died": f"{condition.detail}: start it again with anabranch run JOB",
-        "failed": f"{condition.detail}: anabranch status JOB shows the error; start it again behind that",
+        "failed": f"{condition.detail}: anabranch status JOB shows the error; mend that, and start it again",
         "stopped": "no part of the job runs: anabranch run JOB starts it",
         "stopping": "the job was asked to stop",
         "starting": "its parts are starting",
@@ -108,7 +108,7 @@ def _load(seen: Seen) -> dict[str, Any]:
     share = f", {percent} % of its rows are copied" if percent is not None else ""
     others = f" (and {len(shares) - 1} more)" if len(shares) > 1 else ""
     detail = f": {seen.condition.detail}" if seen.condition.detail else ""
-    what = f"{table}{others} is loaded{share}" if table else "the initial load is not over"
+    what = f"{table}{others} is being loaded{share}" if table else "the initial load is not over"
     text = f"{what}{detail}; the stream begins behind it by itself"
     return _named("load", text, seen.condition.since, table=table, percent=percent, tables=len(shares))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 INTERVAL = 0.25
-SPARK_STARTS = "Spark is starting: rows come behind that"
+SPARK_STARTS = "Spark is starting, and copies rows then"
 
 OF_TARGET = ("load", "apply")
 KEEPS = ("run", "apply")  # parts that keep what others read of the job at its target

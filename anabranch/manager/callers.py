@@ -91,7 +91,9 @@ class Caller:
     def require(self, role: Role, job: str | None = None) -> None:
         """Raise UnknownName for a job that it may not see, as for one that is not there; NotAllowed for want of a role."""
         if job is not None and not self.sees(job):
-            raise UnknownName(f"there is no job {job}", hint="GET /api/v1/jobs lists them")
+            raise UnknownName(
+                f"there is no job {job}", hint="the manager's overview lists them, as GET /api/v1/jobs does"
+            )
         if job is not None:
             has = self.role_at(job).includes(role)
         else:

@@ -71,7 +71,9 @@ class Jobs:
         """Return one job. Raises UnknownName."""
         row = self._store.row("SELECT * FROM job WHERE name = ?", (name,))
         if row is None:
-            raise UnknownName(f"there is no job {name}", hint="GET /api/v1/jobs lists them")
+            raise UnknownName(
+                f"there is no job {name}", hint="the manager's overview lists them, as GET /api/v1/jobs does"
+            )
         return _job(row)
 
     def file(self, name: str) -> Path:

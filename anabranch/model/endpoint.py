@@ -64,7 +64,8 @@ class Endpoint:
     def __str__(self) -> str:
         if not (self.host or self.user or self.options):  # no server: the path of a trail
             return f"{self.scheme}://{self.database}"
-        return f"{self.scheme}://{self.user}@{self.place}/{self.database}"
+        login = f"{self.user}@" if self.user else ""
+        return f"{self.scheme}://{login}{self.place}/{self.database}"
 
 
 def _address(text: str, port: int) -> tuple[str, int]:

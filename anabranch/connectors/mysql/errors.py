@@ -26,7 +26,7 @@ from anabranch.errors import (
 from anabranch.waits import said
 
 _ACCESS = "check user, password and host of the URL, and the grants of this user"
-_GRANT = "preflight prints the GRANT statement that is missing"
+_GRANT = "the job's user lacks a right: `anabranch recipe` prints the GRANT statements that a source needs"
 _CHANGED = (
     "the table was dropped, renamed or altered at the source since its definition was read: "
     "it parks when capture comes to that statement, then start again"

@@ -150,3 +150,12 @@ def test_a_test_that_is_named_after_a_seed_stands_in_the_table_of_bugs() -> None
         for n in re.findall(r"^def test_torture_seed((?:_\d+)+)", f.read_text(), re.M)
     }
     assert {int(seed) for name in names for seed in name.split("_")[1:]} == {bug["seed"] for bug in BUGS}
+
+
+def test_a_thousand_histories_of_two_sites_are_kept_between_four_pairs_with_every_kind_of_fault() -> None:
+    """None failed, or nothing of that pair would have been kept."""
+    run = json.loads((TESTS / "torture" / "two-sites.json").read_text())
+    assert len(run["pairs"]) == 4 and sum(pair["histories"] for pair in run["pairs"].values()) >= 1000
+    for name, pair in run["pairs"].items():
+        assert {"kill", "exit", "cut", "restart"} == {kind for kind, many in pair["faults"].items() if many}, name
+        assert pair["crossed"] >= 100, name
