@@ -49,7 +49,8 @@ one of the two does not have, or has in another sense:
 def types_at_mysql(examples: Mapping[str, NativeType]) -> Iterator[str]:
     """Yield the page. `examples`: a type of a MySQL or MariaDB source -> an example of it."""
     yield "*exact*: every value arrives as it is. *widened*: every value fits and reads back equal, the declared range is"
-    yield "larger. *lossy*: some values lose what the note names, or stop the job."
+    yield "larger. *lossy*: some values lose what the note names, or stop the job. The one value that an *exact* type spells"
+    yield "otherwise, and that reads back equal, is in its note: -0.0 is 0 at a MariaDB."
     yield "The other types: [types at PostgreSQL](types.md)."
     yield ""
     yield from _own(examples)

@@ -34,7 +34,13 @@ REPLACED: dict[str, tuple[str, Fidelity, str]] = {
 OF_ONE: dict[tuple[str, str], tuple[str, Fidelity, str]] = {
     ("mysql", "uuid"): ("char(36)", WIDENED, "MySQL has no UUID type; any text of that length fits"),
     ("mysql", "inet4"): ("varchar(15)", WIDENED, "MySQL has no type for addresses; any text of that length fits"),
-    ("mysql", "inet6"): ("varchar(45)", WIDENED, "MySQL has no type for addresses; any text of that length fits"),
+    ("mysql", "inet6"): (
+        "varchar(45)",
+        WIDENED,
+        "MySQL has no type for addresses; any text of that length fits; addresses are spelled as RFC 5952 has them, a single "
+        "group of zeros as 0, where MariaDB prints ::",
+    ),
+    # Exact all the same: 0 is equal to it, and with `add_column = "exact"` a table that gets such a column would be parked.
     ("mariadb", "float"): ("float", EXACT, "MariaDB has no -0.0, which becomes 0"),
     ("mariadb", "double"): ("double", EXACT, "MariaDB has no -0.0, which becomes 0"),
     ("mariadb", "uuid"): ("uuid", EXACT, ""),
