@@ -22,6 +22,7 @@ from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.replaced import ReplacedColumns
 from anabranch.capture.uncommitted import LIMITS, MemoryLimits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
+from anabranch.capture.went import WentRows
 from anabranch.contracts import LogReader, RedefinedReader, RowsWent, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
@@ -126,7 +127,7 @@ class Capture:
             self.keeps_changes,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
-        self.replaced = ReplacedColumns(self.source)
+        self.replaced, self.went = ReplacedColumns(self.source), WentRows(self.source)
         self.prepared = PreparedTransactions(self.trail, self.keeper)
         self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
         with closing(self.keeper.kept):
@@ -179,13 +180,11 @@ class Capture:
         The source is asked over another connection than the log's; where that one is away, nothing is parked.
         """
         with suppress(SourceUnavailable):
-            for table, found in self.drift(self.trail.history.in_force()).items():
-                if table in self.trail.history.in_force():  # not parked with another one
-                    if isinstance(found, RowsWent):
-                        barriers = self.keeper.rows_went(found.schema)
-                    else:
-                        barriers = self.keeper.park([table], found)
-                    self._write(alone(barriers, self._place(), None))
+            drifted = self.drift(self.trail.history.in_force())
+            for table, found in drifted.items():
+                if isinstance(found, str) and table in self.trail.history.in_force():  # not parked with another one
+                    self._write(alone(self.keeper.park([table], found), self._place(), None))
+            self.went.found({table: found for table, found in drifted.items() if isinstance(found, RowsWent)})
 
     def _park_untold(self) -> None:
         """Park tables with keys or defaults that the log has not told of, at the place that is read."""
@@ -206,6 +205,10 @@ class Capture:
         for table, reason in self.replaced.due(self._place(), self.trail.history).items():
             if table in self.trail.history.in_force():  # not parked with another one
                 self._write(alone(self.keeper.park([table], reason), self._place(), None))
+
+    def _leave_went(self) -> None:
+        for schema in self.went.due(self._place(), self.trail.history):
+            self._write(alone(self.keeper.rows_went(schema), self._place(), None))
 
     def _park_newcomers(self) -> None:
         new, gone = self.newcomers.due(self._place())
@@ -231,6 +234,7 @@ class Capture:
         self.trail.adopt_identity(identity)
         self.newcomers.forget()
         self.replaced.forget()
+        self.went.forget()
         self.followed = identity
         return False
 
@@ -316,6 +320,8 @@ class Capture:
                 self._park_newcomers()
             if self.replaced.is_waiting and not is_inside:
                 self._park_replaced()
+            if self.went.is_waiting and not is_inside:
+                self._leave_went()
             if self.keeper.may_be_gone and not self.newcomers.is_waiting:
                 self.keeper.may_be_gone, next_tables = False, min(next_tables, now + SOON_SECONDS)
             if now >= next_drop:
