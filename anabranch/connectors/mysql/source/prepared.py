@@ -17,7 +17,7 @@ from anabranch.errors import SourceError, SourceUnavailable
 # From which version on XA PREPARE is in the log; before, the rows come with XA COMMIT and nothing is to be waited for.
 # https://dev.mysql.com/doc/relnotes/mysql/5.7/en/news-5-7-7.html · https://mariadb.com/kb/en/mariadb-1050-release-notes/
 LOGGED_FROM: Mapping[str, tuple[int, int, int]] = {"mysql": (5, 7, 7), "mariadb": (10, 5, 0)}
-# MySQL gives the xid as text unless told otherwise, MariaDB as bytes.
+# MySQL gives the xid as text unless told otherwise, from the same version on; MariaDB, and MySQL before, as bytes.
 _ASK = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER"}
 
 
@@ -28,8 +28,9 @@ def prepared(connection: pymysql.Connection) -> frozenset[str] | None:
 
 def listed(connection: pymysql.Connection) -> frozenset[str] | None:
     """Return the xids as the log names them; None where this user may not ask (MySQL: XA_RECOVER_ADMIN)."""
+    kind = family(connection)
     try:
-        rows = ask(connection, _ASK[family(connection)])
+        rows = ask(connection, _ASK[kind] if version(connection) >= LOGGED_FROM[kind] else "XA RECOVER")
     except SourceUnavailable:
         raise
     except SourceError as error:
@@ -40,5 +41,6 @@ def listed(connection: pymysql.Connection) -> frozenset[str] | None:
 
 def _xid(form: int, first: int, second: int, data: bytes | str) -> str:
     """Write an xid. The lengths of both parts are in bytes; MySQL's data is 0x and hexadecimal digits."""
-    whole = bytes.fromhex(data.removeprefix("0x")) if isinstance(data, str) else data
-    return xid_text(form, whole[:first], whole[first : first + second])
+    if isinstance(data, str):
+        data = bytes.fromhex(data.removeprefix("0x")) if data.startswith("0x") else data.encode()
+    return xid_text(form, data[:first], data[first : first + second])

@@ -46,7 +46,7 @@ SELECT c.oid, n.nspname::text, c.relname::text, c.relkind = 'p', pg_has_role(c.r
        (SELECT count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid
           JOIN pg_catalog.pg_namespace s ON s.oid = f.pronamespace
          WHERE t.tgrelid = c.oid AND t.tgenabled = 'A' AND s.nspname = %s AND f.proname = %s)
-  FROM part JOIN pg_catalog.pg_class c USING (oid) JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  FROM part p JOIN pg_catalog.pg_class c ON c.oid = p.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  ORDER BY 2, 3
 """
 # `session_user` may come from a setting of the role; the current user owns what is made.

@@ -53,7 +53,7 @@ WITH RECURSIVE below (oid) AS (
   SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND c.relkind = 'p'
   UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON b.oid = i.inhparent)
-SELECT c.oid::regclass::text FROM below b JOIN pg_catalog.pg_class c USING (oid)
+SELECT c.oid::regclass::text FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid
  WHERE c.relkind = 'r' AND c.relreplident <> 'f' ORDER BY 1"""
 GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
 OF_OPEN_TRANSACTIONS = ("memory_limit_mb", "transaction_staging_timeout_s")

@@ -37,7 +37,7 @@ WITH RECURSIVE whole AS (
     UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN whole ON whole.oid = i.inhparent)
 SELECT (sum(c.reltuples) FILTER (WHERE c.reltuples >= 0 AND c.relkind = 'r'))::bigint,
        sum(pg_catalog.pg_total_relation_size(c.oid))::bigint
-  FROM whole JOIN pg_catalog.pg_class c USING (oid)
+  FROM whole w JOIN pg_catalog.pg_class c ON c.oid = w.oid
 """
 
 

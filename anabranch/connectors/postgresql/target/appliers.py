@@ -34,7 +34,7 @@ WITH RECURSIVE family (oid) AS (
   UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN family ON inhparent = family.oid)
 SELECT EXISTS (SELECT FROM family JOIN pg_catalog.pg_trigger ON tgrelid = family.oid
                 WHERE NOT tgisinternal AND tgenabled::text = ANY (%s))
-    OR EXISTS (SELECT FROM family JOIN pg_catalog.pg_class c USING (oid) WHERE c.relhasrules)
+    OR EXISTS (SELECT FROM family f JOIN pg_catalog.pg_class c ON c.oid = f.oid WHERE c.relhasrules)
 """
 FIRES, FIRES_AS_REPLICA = ["O", "A"], ["R", "A"]
 
