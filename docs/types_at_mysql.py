@@ -78,6 +78,9 @@ def _own(examples: Mapping[str, NativeType]) -> Iterator[str]:
             row = f"| `{native.full}` | `{first.native}` | {first.fidelity} | `{second.native}` | {second.fidelity} |"
             yield f"{row} {first.reason or second.reason} |"
     yield ""
+    yield 'A NUL character in a text stops the load with the key of its row, unless `[types] nul = "strip"` leaves it out; one'
+    yield "that comes by the log arrives."
+    yield ""
 
 
 def _postgresql() -> Iterator[str]:

@@ -20,7 +20,7 @@ import pytest
 
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.contracts import ValueRules
-from anabranch.errors import TablesParked
+from anabranch.errors import TablesParked, ValueRefused
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.schema import Column
 from anabranch.testing.databases import Database
@@ -195,3 +195,22 @@ def test_a_double_at_a_mariadb_is_exact_but_for_the_sign_of_zero(
         type = LogicalType(kind)
         fit = MysqlTypes("mariadb").column_fit(Column("v", type, name), type, ValueRules())
         assert fit.fidelity is Fidelity.EXACT and "-0.0" in fit.reason and not fit.changes_values
+
+
+def test_a_nul_in_text_stops_the_load_by_name_and_comes_by_the_log(
+    mysql: Server, mariadb: Server, source_database: Make, tmp_path: Path
+) -> None:
+    """Neither way changes it. The load of a MySQL refuses it for every target; the target itself would take it."""
+    made = "CREATE TABLE t (id int PRIMARY KEY, v varchar(20))"
+    value = "_utf8mb4 x'610062'"
+    with pair(mysql, mariadb, source_database, tmp_path, "", made, f"INSERT INTO t VALUES (7, {value})") as job:
+        with pytest.raises(ValueRefused) as refused:
+            job.load()
+        assert (
+            "column v" in str(refused.value) and "id=7" in str(refused.value) and 'nul = "strip"' in refused.value.hint
+        )
+        job.made.source.execute("DELETE FROM t WHERE id = 7")
+        job.load()
+        job.made.source.execute(f"INSERT INTO t VALUES (8, {value})")
+        job.stream()
+        assert job.made.target.query(f"SELECT id, HEX(v) FROM `{job.made.there}`.t") == [(8, "610062")]
