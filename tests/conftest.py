@@ -122,9 +122,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _can_run(item: pytest.Item) -> bool:
-    parameters = (
-        [one for one in item.callspec.params.values() if isinstance(one, str)] if hasattr(item, "callspec") else []
-    )
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    each = (one if isinstance(one, tuple) else (one,) for one in given)  # of a pair, the servers of both ends
+    parameters = [name for names in each for name in names if isinstance(name, str)]
     release = next((OTHER_POSTGRESQL[one] for one in parameters if one in OTHER_POSTGRESQL), None)
     if release is not None:
         return all(release >= m.args[0] for m in item.iter_markers("since"))

@@ -1,6 +1,7 @@
 """Certificates for private servers: an authority, a server's certificate that it signed, an authority that did not.
 
-Made on the spot, valid for a day. Keys are of an elliptic curve: a session costs half the processor time that it does with RSA.
+Made on the spot, valid for a day. Keys are of an elliptic curve: a session costs half the processor time that it does with RSA,
+which old servers know alone.
 What does not live here: switching TLS on in a server (the test says its options).
 """
 
@@ -12,12 +13,13 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from anabranch.testing.processes import give_away
 
 _CURVE = ec.SECP256R1()
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,12 @@ class Certificates:
     stranger: Path
 
 
-def make_certificates(directory: Path, name: str) -> Certificates:
-    """Make a certificate for a server that is called `name` and nothing else.
+def make_certificates(directory: Path, name: str, is_old: bool = False) -> Certificates:
+    """Make a certificate for a server that is called `name` and nothing else. `is_old`: for a server that knows RSA alone.
 
     Its key is readable for the account servers run as."""
     found = Certificates(*(directory / file for file in ("ca.pem", "server.pem", "server-key.pem", "stranger.pem")))
-    authority, own, stranger = (ec.generate_private_key(_CURVE) for _ in range(3))
+    authority, own, stranger = (_key(is_old) for _ in range(3))
     issuer, other = _name("authority of a test"), _name("stranger of a test")
     found.authority.write_bytes(_signed(issuer, issuer, authority, authority))
     found.stranger.write_bytes(_signed(other, other, stranger, stranger))
@@ -50,6 +52,10 @@ def make_certificates(directory: Path, name: str) -> Certificates:
     return found
 
 
+def _key(is_old: bool) -> Key:
+    return rsa.generate_private_key(65537, 2048) if is_old else ec.generate_private_key(_CURVE)
+
+
 def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
@@ -57,8 +63,8 @@ def _name(common: str) -> x509.Name:
 def _signed(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    signer: ec.EllipticCurvePrivateKey,
+    key: Key,
+    signer: Key,
     host: str = "",
 ) -> bytes:
     """A certificate; an authority's where there is no host."""

@@ -35,6 +35,7 @@ SINCE: dict[str, Version | None] = {
     "invisible columns": (8, 0),
     "expression defaults": (8, 0),
     "utf8mb4_0900_bin": (8, 0),
+    "roles": (8, 0),
     "checks": (8, 0),  # before, they are read and forgotten
     "keys that are wanted": (8, 0),  # sql_require_primary_key
     "of two releases": None,  # MariaDB 10.11 and MySQL 8.0 alone

@@ -195,6 +195,7 @@ def _readers(here: JobHere, role: str, member: str, stranger: str) -> Iterator[d
     target.execute(f"GRANT {role} TO '{member}'@'%'", f"SET DEFAULT ROLE {role} {to} '{member}'@'%'")
 
 
+@pytest.mark.every_server("roles")
 def test_an_instance_with_a_role_is_for_its_members_alone(here: JobHere) -> None:
     made, asked, role = here.made, Asked(here.made), unique_name("role")
     names, is_postgresql = [unique_name("reader") for _ in range(2)], made.target.server.name == "postgresql"

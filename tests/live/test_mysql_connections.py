@@ -229,8 +229,11 @@ def test_passwords_are_not_told_in_clear_text(open_server: Server) -> None:
 
 
 @pytest.mark.servers
-def test_the_tls_of_old_servers_is_refused(servers_directory: Path, certificates: Certificates) -> None:
+def test_the_tls_of_old_servers_is_refused(servers_directory: Path) -> None:
     """As MySQL 5.6 came, it speaks TLS 1.0 at best, which today's libraries do not."""
+    directory = servers_directory / unique_name("old-certificates")
+    directory.mkdir()
+    certificates = make_certificates(directory, "localhost", is_old=True)
     with start_mysql(
         servers_directory / unique_name("old-tls"), release="5.6", options=_tls_options(certificates)
     ) as server:

@@ -284,6 +284,7 @@ def test_rule_02_mysql_without_the_right_to_a_watermark(mysql: Server, source_da
 # --- snapshots that are kept ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_server("GTIDs of what is committed")
 def test_rule_25_what_is_kept_is_at_its_place(mysql_family: Server, source_database: Make) -> None:
     """Under writers: what the place includes, and nothing else."""
     database, seen = source_database(mysql_family), list[tuple[LogMark, set[int]]]()

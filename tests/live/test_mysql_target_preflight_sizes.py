@@ -84,6 +84,7 @@ def test_mysql_target_row_size_as_the_server_judges(database: Database) -> None:
         assert (made_at(database, schema) == 1118) == refused, (count, length)
 
 
+@pytest.mark.every_server("generated columns")
 def test_mysql_target_row_size_of_what_is_computed(database: Database) -> None:
     """A column that is stored takes room as all others do; one that is not counts for the first limit alone."""
     for length, count, limits in ((3000, 4, 0), (3000, 5, 1), (63, 199, 2)):

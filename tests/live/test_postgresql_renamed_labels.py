@@ -149,6 +149,7 @@ def test_a_row_with_a_renamed_label_is_no_conflict(both: Ends) -> None:
     made.writer.close()
 
 
+@pytest.mark.since(12)
 def test_columns_are_not_computed_by_the_function_of_before(ends: Make) -> None:
     """One that a person has written for the target stands."""
     made = ends(
