@@ -15,7 +15,7 @@ from anabranch.connectors.memory.source.catalog import MemoryCatalog
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import ConfigError
 from anabranch.job import Job
-from anabranch.job.watching import part
+from anabranch.job.watching import LoadWatcher, part
 from anabranch.lifecycle.beginning import begin_trail_if_none, prepare_target
 from anabranch.lifecycle.joining import Joining
 from anabranch.lifecycle.loading import Loading
@@ -28,6 +28,7 @@ from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import TableState, begin, hand_over, heard_of, park, take_out
+from anabranch.state.store import StateStore
 from anabranch.trail import retention
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -47,7 +48,8 @@ def load(tmp_path: Path) -> Iterator[Loading]:
         database("joins").create(schema)
     begin_trail_if_none(job)
     prepare_target(job, store())
-    yield Loading(job, None, lambda: False, None)  # type: ignore[arg-type]  # neither is asked
+    watcher = LoadWatcher(StateStore(job.config.home))
+    yield Loading(job, None, lambda: False, watcher)  # type: ignore[arg-type]  # nobody asks the engine
     forget()
 
 
