@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from anabranch.job.asked_checks import LOCK
 from anabranch.testing.databases import Database
+from anabranch.testing.faults import descendants
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import checks
@@ -154,6 +157,7 @@ def test_rule_25_sites_that_are_killed_while_they_verify_say_the_same_again(
         wait_until((way.trail / CHECKS).exists, 120, "the answer that nobody waits for", run.tail, run)
         found = verified(way.there, "--tables", "*.cell", code=4)["cell"]
         assert by_kind(found) == wanted and found["pending"] == 0, found
+        stand_still(run)  # it would answer before anybody sees the question
         asker = way.there.start("verify", "--tables", "*.cell", "--json")
         wait_until(lambda: checks.pending(way.trail), 60, "the question has come back", asker.tail, asker)
         run.kill()
@@ -162,6 +166,11 @@ def test_rule_25_sites_that_are_killed_while_they_verify_say_the_same_again(
         assert result.code == 4 and by_kind(json.loads(result.stdout)["tables"][0]) == wanted
         assert run.stop().code == applied.stop().code == 0
     assert "trail.check.answered=exit" in (made.directory / "reached").read_text()
+
+
+def stand_still(run: Running) -> None:
+    for pid in [run.pid, *descendants(run.pid)]:
+        os.kill(pid, signal.SIGSTOP)
 
 
 @pytest.mark.quick
