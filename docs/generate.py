@@ -270,11 +270,21 @@ def minimal_connector() -> Iterator[str]:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
+COMPLETION = """The shell completes commands and options with this line in `~/.bashrc`, or with `zsh_source` in `~/.zshrc`; fish takes
+`_ANABRANCH_COMPLETE=fish_source anabranch | source`.
+
+```sh
+eval "$(_ANABRANCH_COMPLETE=bash_source anabranch)"
+```"""
+
+
 def commands() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield GENERATED.format("anabranch/cli")
     yield "Results go to stdout (with `--json` nothing else does), logs and progress to stderr."
+    yield ""
+    yield COMPLETION
     yield ""
     context = click.Context(cli, info_name="anabranch")
     for verb in VERBS:
