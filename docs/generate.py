@@ -270,8 +270,8 @@ def minimal_connector() -> Iterator[str]:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-COMPLETION = """The shell completes commands and options with this line in `~/.bashrc`, or with `zsh_source` in `~/.zshrc`; fish takes
-`_ANABRANCH_COMPLETE=fish_source anabranch | source`.
+COMPLETION = """The shell completes commands and options with this line in `~/.bashrc`, or with `zsh_source` in `~/.zshrc`; fish
+takes `_ANABRANCH_COMPLETE=fish_source anabranch | source`.
 
 ```sh
 eval "$(_ANABRANCH_COMPLETE=bash_source anabranch)"
