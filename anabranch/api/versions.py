@@ -40,7 +40,7 @@ class Checked:
 class Difference:
     """The difference of two versions, as `diff -u` has it, without passwords. `has_other_secrets`: nothing
     but passwords that stand in the files literally differs. `effects`: what each changed key takes before it holds: the next
-    command, the next start of parts, a decision (`plan --execute`), or another job; none are told of hops of a trail."""
+    command, the next start of parts, a decision (`plan --execute`), another target or job; none are told of hops of a trail."""
 
     version: int
     against: int

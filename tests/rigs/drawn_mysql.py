@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address
 
 from hypothesis import strategies as st
@@ -94,16 +95,16 @@ def _clocks() -> Iterator[Drawn]:
         moments = st.sampled_from(("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")) | st.datetimes().map(
             lambda at: at.isoformat(" ")
         )
-        texts = moments.map(lambda text, cut=cut: f"'{text}"[:cut].rstrip(".") + "'")  # type: ignore[misc]
+        texts = moments.map(lambda text, cut=cut: f"'{text}"[:cut].rstrip(".") + "'")  # type: ignore[misc]  # a default in a lambda
         yield Drawn(f"datetime({digits})", texts, AS_CHAR, AS_CHAR)
         seconds = st.sampled_from((1_000_000, ((1 << 31) - 1) * 1_000_000)) | st.integers(
             1_000_000, (1 << 31) * 10**6 - 1
         )
-        instants = seconds.map(lambda n, digits=digits: _instant(n, digits))  # type: ignore[misc]
+        instants = seconds.map(partial(_instant, digits=digits))
         yield Drawn(f"timestamp({digits}) NULL", instants, AS_CHAR, AS_CHAR)
         edges = st.sampled_from((3_020_399_000_000, -3_020_399_000_000, 0, -1, 1, 86_400_000_000))
         spans = edges | st.integers(-3_020_399_000_000, 3_020_399_000_000)
-        yield Drawn(f"time({digits})", spans.map(lambda n, digits=digits: _span(n, digits)), AS_CHAR, AS_CHAR)  # type: ignore[misc]
+        yield Drawn(f"time({digits})", spans.map(partial(_span, digits=digits)), AS_CHAR, AS_CHAR)
 
 
 def _instant(micros: int, digits: int) -> str:

@@ -91,7 +91,7 @@ def drawn(family: str) -> Iterator[Drawn]:
     yield Drawn("uuid", st.uuids().map("'{}'::uuid".format), TEXT, TEXT_THERE)
     yield Drawn("boolean", st.sampled_from(("true", "false")), "v::int::text", AS_CHAR)
     for width in (1, 17, 64):
-        bits = whole(0, (1 << width) - 1).map(lambda text, width=width: f"B'{int(text):0{width}b}'")  # type: ignore[misc]
+        bits = whole(0, (1 << width) - 1).map(lambda text, width=width: f"B'{int(text):0{width}b}'")  # type: ignore[misc]  # a default in a lambda
         yield Drawn(f"bit({width})", bits, "v::text", f"LPAD(BIN(v), {width}, '0')")
     yield Drawn("bit varying", st.text("01", max_size=70).map("B'{}'".format), TEXT, TEXT_THERE)
     yield from _clocks()
@@ -150,7 +150,8 @@ def _printed() -> Iterator[Drawn]:
     yield Drawn("pair", TEXTS.map(lambda text: f"ROW({_literal(text)}, 1)::pair"), TEXT, TEXT_THERE, setup=pair)
     for type, edges in values_of(RELEASE).items():
         if type not in OTHERWISE:
-            yield Drawn(type, st.sampled_from(edges).map(lambda text, type=type: f"({text})::{type}"), TEXT, TEXT_THERE)  # type: ignore[misc]
+            casts = st.sampled_from(edges).map(lambda text, type=type: f"({text})::{type}")  # type: ignore[misc]  # a default in a lambda
+            yield Drawn(type, casts, TEXT, TEXT_THERE)
 
 
 def _money(cents: str) -> str:
