@@ -97,21 +97,24 @@ def test_kafka_where_one_topic_may_not_be_written_names_it(
 ) -> None:
     target = cluster.target(cluster.endpoint())
     columns = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
-    tables = [table("a"), table("b")]
+    _, denied = tables = [
+        table(f"{name}_{is_known}".lower()) for name in "ab"
+    ]  # a case's topics have messages behind it
+    topic = f"shop.{denied.target.name}"
     with cluster.allowed(USER), closing(target.store()) as store:
         store.jobs.save_job(JOB, {"uuid": "1"})
         with closing(target.change_tables(RULES)) as topics:
             topics.begin(JOB, "1", [(TableSchema(one.source, columns), one) for one in tables], 0, 0)
         rows = [changes(one, (Op.INSERT, 1, at, 7, "x")) for at, one in enumerate(tables)]
         epochs = Epochs(AppendSubject(target, list))
-        cluster.deny(USER, "shop.b", "WRITE")
+        cluster.deny(USER, topic, "WRITE")
         batch = ChangeBatch([transaction(1)], rows)
         if is_known:
             assert epochs.appender.begin(epochs.now, epochs.next(batch)) is Begun.OPEN
             epochs.appender.append(batch)
             producer = epochs.appender._claimed().producer  # type: ignore[attr-defined]  # of Kafka's
             until(lambda: producer.poll(0.05) is not None and "TXNERR" in caplog.text, "the transaction has failed")
-        with pytest.raises(TargetError, match=r"may not do this with a topic\): shop\.b — ") as refused:
+        with pytest.raises(TargetError, match=rf"may not do this with a topic\): {topic} — ") as refused:
             epochs.appender.commit() if is_known else epochs.do(batch)
         assert "kafka-acls.sh" in refused.value.hint and "--operation Write" in refused.value.hint
         epochs.appender.close()

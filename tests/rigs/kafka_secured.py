@@ -25,6 +25,7 @@ from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing.certificates import Certificates, make_certificates
+from anabranch.testing.in_time import until
 from anabranch.testing.kafka import start_kafka
 from anabranch.testing.processes import give_away
 from anabranch.testing.servers import Server, free_port
@@ -33,6 +34,9 @@ USER, PASSWORD = "anabranch", "cL8-known to few"
 HOST = "localhost"  # which the certificate names
 LIMITS = EndLimits(statement=8.0)
 _MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+_EVERY = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
 _SECURITY = "org.apache.kafka.common.security"
 # The same as docs/howto/kafka.md says: kind of resource, name, whether names begin with it, operations.
 RIGHTS = (
@@ -65,25 +69,27 @@ class SecuredKafka:
     @contextmanager
     def allowed(self, principal: str, *, but: ResourceType | None = None) -> Iterator[None]:
         """Let `principal` do what the docs say, but for one kind of resource, inside the block."""
-        bindings = [one for one in _bindings(f"User:{principal}") if one.restype != but]
-        for one in self.administrator.create_acls(bindings).values():
-            one.result()
+        self._create([one for one in _bindings(f"User:{principal}") if one.restype != but])
         try:
             yield
         finally:
-            every = AclBindingFilter(
-                ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-            )
-            for one in self.administrator.delete_acls([every]).values():
+            for one in self.administrator.delete_acls([_EVERY]).values():
                 one.result()
+            until(lambda: not self._known(), "the broker knows no rights any more")
 
     def deny(self, principal: str, topic: str, operation: str) -> None:
         """Take one right at one topic away, until what `allowed` has given goes."""
         place = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{principal}", "*")
-        for one in self.administrator.create_acls(
-            [AclBinding(*place, AclOperation[operation], AclPermissionType.DENY)]
-        ).values():
+        self._create([AclBinding(*place, AclOperation[operation], AclPermissionType.DENY)])
+
+    def _create(self, bindings: list[AclBinding]) -> None:
+        """Create rights, and wait until the broker goes by them: it learns of them behind the controller's answer."""
+        for one in self.administrator.create_acls(bindings).values():
             one.result()
+        until(lambda: set(bindings) <= self._known(), "the broker knows the rights")
+
+    def _known(self) -> set[AclBinding]:
+        return set(self.administrator.describe_acls(_EVERY).result())
 
 
 def _bindings(principal: str) -> list[AclBinding]:

@@ -180,10 +180,14 @@ def test_a_table_is_loaded_again_at_both_sites_by_one_command(
 
 
 @pytest.mark.quick
-def test_a_load_waits_for_those_who_apply_it_where_its_files_are_limited(mariadb: Server, scenario: Make) -> None:
-    """The limit is less than one table has. Nobody applies at first; then both are killed at their loads."""
+def test_a_load_waits_for_those_who_apply_it_where_its_files_are_limited(
+    mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is less than one table has. Nobody applies at first; then both are killed at their loads. Each table takes
+    longer than a look at what is there holds: as small as they are, all could begin before a slow machine looks again."""
     made = scenario(mariadb, *SCHEMA, *fill(5))
     way = hops(made, at_capture="[trail]\nload_limit_gb = 0.000001\n")
+    monkeypatch.setenv("ANABRANCH_FAILPOINTS", "trail.load.manifest=delay:3")
     run = way.here.start("run")
     for _ in range(2):
         waits(way.here, run, "no job applies the trail yet")
@@ -193,6 +197,7 @@ def test_a_load_waits_for_those_who_apply_it_where_its_files_are_limited(mariadb
         run = way.here.start("run")
     waits(way.here, run, "load_limit_gb")
     assert files(way) == before
+    monkeypatch.delenv("ANABRANCH_FAILPOINTS")
     applied = way.there.start("run")
     wait_until(lambda: way.there.states() and before[0] not in files(way), 120, "files that go", applied.tail, applied)
     applied.kill()
