@@ -143,15 +143,27 @@ def test_a_worker_that_nothing_else_ends_is_ended_and_its_test_runs_once_more(su
     assert "unsteady: test_it.py::test_never_ends" in suite.second().stdout
 
 
-def test_what_fails_twice_fails_the_run(suite: Suite) -> None:
-    suite.holds("""
+LATE = """
 def test_late(): in_time(time.monotonic())
 def test_once(): fails_once(ConnectionResetError())
-""")
+def test_twice():
+    tries = pathlib.Path("twice")
+    tries.write_text(tries.read_text() + "." if tries.exists() else ".")
+    if tries.read_text() != "...":
+        raise TimeoutError
+"""
+
+
+def test_what_is_late_has_two_more_tries(suite: Suite) -> None:
+    suite.holds(LATE)
     assert suite.first().returncode == 0
     second = suite.second()
     assert second.returncode == 1
-    assert second.stdout.splitlines()[-2:] == ["failed again: test_it.py::test_late", "unsteady: test_it.py::test_once"]
+    assert second.stdout.splitlines()[-3:] == [
+        "failed again: test_it.py::test_late",
+        "unsteady: test_it.py::test_once",
+        "unsteady: test_it.py::test_twice",
+    ]
 
 
 def test_a_history_is_final_and_so_is_a_proof_that_compares(suite: Suite) -> None:
