@@ -41,6 +41,7 @@ templates.env.filters.update(
     moment=words.moment,
     micros=words.micros,
     count=words.count,
+    rate=words.rate,
     ranked=words.ranked,
     segment=words.segment,
 )

@@ -53,6 +53,13 @@ def count(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
+def rate(number: float | None) -> str:
+    """Write how many come in a second: a part of one to the tenth, more as a whole number; None as a dash."""
+    if number is None:
+        return "-"
+    return f"{number:.1f}" if 0 < number < 10 else f"{number:,.0f}"
+
+
 def moment(told: str | float | None) -> str:
     """Write a time, ISO 8601 or seconds since 1970, to the second, in UTC; None as a dash."""
     if told is None or told == "":

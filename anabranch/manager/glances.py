@@ -21,6 +21,7 @@ from anabranch.job.counters import counters
 from anabranch.job.lag import Lag
 from anabranch.job.states import Condition, condition_of, worst
 from anabranch.job.status import Picture
+from anabranch.manager.flows import Flow, Flows
 from anabranch.manager.hop_view import HopView
 from anabranch.manager.jobs import Jobs
 from anabranch.model.position import Position
@@ -29,6 +30,7 @@ from anabranch.model.status import StateStatus
 from anabranch.view.job_view import JobView
 
 KEPT_S = 1.0
+NO_FLOW = Flow()
 MICROSECONDS = 1_000_000
 
 
@@ -49,7 +51,8 @@ class TargetGlance:
 @dataclass(frozen=True)
 class Glance:
     """A job, or a hop of a trail. `state`: that of the target which needs a person most; `positions`: read, written; `problem`:
-    why the file cannot be used here, "" where it can; `hop`: of a hop what `hop_status` says, of a job None."""
+    why the file cannot be used here, "" where it can; `hop`: of a hop what `hop_status` says, of a job None; `flow`: with the
+    targets in the same order."""
 
     source: str = ""
     state: StateStatus | None = None
@@ -61,6 +64,7 @@ class Glance:
     last_error: Mapping[str, Any] | None = None
     problem: str = ""
     hop: Mapping[str, Any] | None = None
+    flow: Flow = NO_FLOW
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ class _Known:
     problem: str = ""
     at: float = 0.0  # monotonic
     glance: Glance = field(default_factory=Glance)
+    flows: Flows = field(default_factory=Flows)
 
 
 class Glances:
@@ -184,6 +189,7 @@ def _look(known: _Known) -> Glance:
         counters(first, "capture"),
         targets,
         max(errors, key=lambda error: str(error["at"]), default=None),
+        flow=known.flows.after(time.monotonic(), snapshots),
     )
 
 

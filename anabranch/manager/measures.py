@@ -16,6 +16,8 @@ from anabranch.errors import AnabranchError
 from anabranch.job.lag import Lag
 from anabranch.job.states import WORST, condition_of, worst
 from anabranch.job.status import Picture
+from anabranch.manager.flows import counted
+from anabranch.manager.rates import Rate
 from anabranch.model.metrics import PARKED
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
@@ -25,7 +27,6 @@ from anabranch.trail.storage import LocalStorage, Readable
 from anabranch.view.job_view import JobView
 
 REST_S = 10.0  # a job at rest is read anew after so long
-RATE_S = 5.0  # a rate is that of the last so many seconds
 STATES = tuple(reversed(WORST))  # from the one that needs nobody to the one that needs a person most
 ENDED = ("stopped", "failed", "died")
 
@@ -59,25 +60,6 @@ class Measure:
         """Return whether nothing is under way: all is applied, or nothing runs."""
         has_all = self.state == "streaming" and self.lag == 0 and not self.changes and not self.rows
         return has_all or self.state in ENDED
-
-
-class Rate:
-    """A rate of something that is counted, over the last RATE_S seconds."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []
-
-    def after(self, now: float, count: int | None) -> float | None:
-        """Return the rate with this count; None at the first one. A count that falls has begun anew. `now`: monotonic."""
-        if count is None or (self._seen and count < self._seen[-1][1]):
-            self._seen = []
-        if count is None:
-            return None
-        self._seen.append((now, count))
-        while len(self._seen) > 2 and (now - self._seen[1][0] >= RATE_S or self._seen[0][1] == self._seen[1][1]):
-            self._seen.pop(0)  # too old, or nothing was counted behind it
-        began, first = self._seen[0]
-        return (count - first) / (now - began) if began < now else None
 
 
 class JobMeasures:
@@ -137,7 +119,7 @@ class JobMeasures:
     def _read(self, now: float) -> Measure:
         snapshots = [picture.now() for picture in self._pictures]
         lags = [self._lag_of(snapshot) for snapshot in snapshots]
-        counts = [_count(snapshot, "apply", "changes_applied") for snapshot in snapshots]
+        counts = [counted(snapshot, "apply", "changes_applied") for snapshot in snapshots]
         each = zip(self._views, snapshots, lags, strict=True)
         whole = worst([(view.target, condition_of(snapshot, lag == 0)) for view, snapshot, lag in each])
         loaded = [one["done"] for snapshot in snapshots for one in snapshot["progress"].values()]
@@ -185,11 +167,6 @@ def _written(path: str) -> int:
     with suppress(OSError):
         return os.stat(path).st_mtime_ns
     return 0
-
-
-def _count(snapshot: Mapping[str, Any], part: str, name: str) -> int | None:
-    found = snapshot["counters"].get(part, {}).get(name)
-    return int(found["value"]) if found else None
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +119,35 @@ def test_an_error_of_status_is_a_state_of_its_part(browser: Browser, monkeypatch
     browser.log_in()
     shown = browser.part("/jobs/shop/status")
     assert "no answer &lt;script&gt;" in shown and "look at the server" in shown and "Ask again" in shown
+
+
+def test_the_pipeline_says_what_passes_and_how_long_a_load_takes(
+    browser: Browser, state: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("anabranch.manager.glances.time", clock)
+    runs(state, "run", "capture", "load", "apply")
+    state.phase("loading")
+
+    def page(changes: int, bytes_: int, big: int, small: int) -> str:
+        state.count("capture", {"changes_read": changes, "bytes_written": bytes_})
+        state.count("apply", {"changes_applied": changes // 2})
+        state.progress("shop.big", big, 1_000_000)
+        state.progress("shop.small", small, 10)
+        for part in ("capture", "apply"):
+            state.seen(part)
+        clock.now += 4.0
+        return browser.part("/jobs/shop/now")
+
+    browser.log_in()
+    first = page(1000, 10_000, 0, 0)
+    assert "changes/s" not in first and "How long it takes is not known yet" in first
+    second = page(1000 + 4 * 1234, 10_000 + 4 * 5000, 400_000, 10)
+    flows = re.findall(r'class="flow">(?:<span.*?</span>)?(.*?)</p>', second)
+    assert flows == ["1,234 changes/s", "5.0 kB/s", "100,002 rows/s", "617 changes/s"], second
+    assert "At 100,002 rows/s it takes about 6.0 s more." in second
+    assert re.findall(r'<td class="figure">([^<]*)</td></tr>', second) == ["6.0 s", "-"]
 
 
 def test_tables_come_in_pages_and_are_found_by_name_and_state(browser: Browser) -> None:

@@ -16,8 +16,9 @@ from anabranch.console.sparkline import pieces, sparkline
 from anabranch.errors import ConfigError, StateError
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller, Role
-from anabranch.manager.measures import STATES, Measure, Rate, rank
+from anabranch.manager.measures import STATES, Measure, rank
 from anabranch.manager.monitoring import as_supervised
+from anabranch.manager.rates import Rate, Remaining, remaining
 from anabranch.manager.statistics import DAY, HOUR, MINUTE, Measured, Point, Series, Statistics
 from anabranch.manager.store import ManagerStore
 from anabranch.manager.supervising import ProcessState
@@ -154,6 +155,19 @@ def test_a_rate_is_of_the_last_seconds_and_begins_anew_with_the_count() -> None:
     assert rate.after(30.0, 160) == 50.0, "nothing was counted before"
     assert rate.after(31.0, 0) is None and rate.after(32.0, 7) == 7.0
     assert rate.after(33.0, None) is None
+
+
+def test_a_rate_of_large_pieces_has_the_seconds_before_them() -> None:
+    rate = Rate(60.0, is_of_work=False)
+    rates = [rate.after(float(second), 300 * (second // 30)) for second in range(91)]
+    assert (rates[0], rates[29], rates[30], rates[60], rates[90]) == (None, 0.0, 10.0, 10.0, 10.0)
+    assert min(filter(None, rates)) > 5.0 and max(filter(None, rates)) == 10.0
+
+
+def test_what_is_left_needs_a_rate_and_a_total() -> None:
+    assert remaining(10.0, 100, 150) == Remaining(10.0, 5.0)
+    assert remaining(10.0, 151, 150) == Remaining(10.0, 0.0), "the total is an estimate"
+    assert remaining(10.0, 1, None).seconds is remaining(0.0, 1, 2).seconds is remaining(None, 1, 2).seconds is None
 
 
 def test_seconds_become_minutes_and_hours(statistics: Statistics) -> None:
