@@ -125,6 +125,11 @@ class Proxy:
         except OSError:  # the server is away, as it would be without us
             writer.transport.abort()
             return
+        if self._refuses:  # since it came
+            self.disturbed += 1
+            for line in (writer, there[1]):
+                line.transport.abort()
+            return
         self.lines += 1
         self._open |= {writer, there[1]}
         line = _Line((writer, there[1]))

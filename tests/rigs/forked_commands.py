@@ -30,6 +30,7 @@ import anabranch
 from anabranch import pace
 from anabranch.pace import Pace
 from anabranch.testing.forking import Forked, ForkServer, import_all, serve
+from anabranch.testing.in_time import PATIENCE
 
 QUICK = Path(__file__).parent / "quick"
 READ_AT_START = (
@@ -115,7 +116,7 @@ def start(
 
 
 def run(
-    words: Sequence[str], environment: Mapping[str, str], given: str = "", seconds: float = 120.0
+    words: Sequence[str], environment: Mapping[str, str], given: str = "", seconds: float = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
     """`anabranch WORDS` to its end, as subprocess.run does it with text. Raises TimeoutExpired for one that goes on."""
     with tempfile.TemporaryDirectory() as directory:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from anabranch.testing.in_time import PATIENCE, until
 from anabranch.transport.tls import Certificates
 from rigs import forked_commands
 from rigs.forked_commands import ForkedProcess
@@ -20,11 +19,6 @@ from rigs.forked_commands import ForkedProcess
 PACKAGE = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
 EVERYBODY = '[[allow]]\ntrail = "*"\n'
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def listen(port: int, tls: Certificates | None, host: str = LOOPBACK) -> str:
@@ -105,7 +99,7 @@ class Process:
         assert self.process
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE)
 
 
 def asked(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -119,8 +113,5 @@ def status(file: Path) -> dict[str, Any]:
     return found
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 40.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+def wait_for(what: Callable[[], Any]) -> None:
+    until(what)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from anabranch.config.reading import load_job
+from anabranch.testing.servers import free_port
 from anabranch.trail.reader import has_begun
 from anabranch.view.job_view import JobView
-from rigs.hop_files import Process, free_port, pump_file, receive_file, route_file, url
+from rigs.hop_files import Process, pump_file, receive_file, route_file, url
 from rigs.scenario import SOURCE_SECRET, TARGET_SECRET, Result, Running, Scenario, wait_until
 
 NO_SPARK = '[spark]\nmaster = "local[2]"\n'

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from anabranch.testing import faults
+from anabranch.testing.servers import free_port
 from rigs import forked_commands
 from rigs.scenario import Running, wait_until
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 class Served:

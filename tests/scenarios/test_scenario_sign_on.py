@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+from anabranch.testing.servers import free_port
 from rigs.browser import Window, window
 from rigs.scenario import Running, wait_until
-from rigs.served import Served, free_port
+from rigs.served import Served
 
 ANN = {"sub": "17", "preferred_username": "ann", "groups": ["dba"]}
 EVE = {"sub": "18", "preferred_username": "eve", "groups": ["guests"]}

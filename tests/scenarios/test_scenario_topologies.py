@@ -15,13 +15,13 @@ from urllib.parse import quote
 import pytest
 
 from anabranch.testing.databases import Database
-from anabranch.testing.servers import Server
+from anabranch.testing.servers import Server, free_port
 from anabranch.trail import identity
 from anabranch.trail.reader import has_begun
 from anabranch.trail.replica import hops_of
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport.pump import reader_name
-from rigs.hop_files import Process, free_port, pump_file, receive_file, route_file, url
+from rigs.hop_files import Process, pump_file, receive_file, route_file, url
 from rigs.hops import applying, capturing
 from rigs.scenario import Running, Scenario, wait_until
 

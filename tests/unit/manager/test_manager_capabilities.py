@@ -10,7 +10,8 @@ import pytest
 from anabranch.errors import ConfigError
 from anabranch.manager import Manager
 from anabranch.manager.capabilities import Capabilities, Part
-from rigs.hop_files import free_port, pump_file, receive_file, route_file
+from anabranch.testing.servers import free_port
+from rigs.hop_files import pump_file, receive_file, route_file
 from unit.manager.test_manager_store import text
 from unit.manager.test_manager_supervision import ADMIN, manager, noted, wait_for
 

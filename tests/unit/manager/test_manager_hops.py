@@ -21,9 +21,10 @@ from anabranch.manager.callers import Caller, Role
 from anabranch.manager.hop_view import _lag_now
 from anabranch.manager.processes import JobProcess
 from anabranch.manager.reach import reach_of
+from anabranch.testing.servers import free_port
 from anabranch.trail.writer import TrailWriter
 from rigs import trail_source as samples
-from rigs.hop_files import asked, free_port, pump_file, receive_file, route_file, wait_for
+from rigs.hop_files import asked, pump_file, receive_file, route_file, wait_for
 from rigs.served import Served
 from unit.manager.test_manager_store import text
 from unit.transport.conftest import begun, rows, write

@@ -12,9 +12,10 @@ import pytest
 from anabranch.config.hop_files import is_pump_file
 from anabranch.errors import ConfigError, StateError, TargetUnavailable
 from anabranch.job.hopping import PumpJob, _make, receive, route
+from anabranch.testing.servers import free_port
 from anabranch.transport.server import listening
 from rigs.certificates import Authority
-from rigs.hop_files import free_port, pump_file, receive_file, route_file
+from rigs.hop_files import pump_file, receive_file, route_file
 
 
 def test_files_that_are_good(tmp_path: Path) -> None:

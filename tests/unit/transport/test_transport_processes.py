@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
+from anabranch.testing.servers import free_port
 from anabranch.trail.reader import TrailReader
 from rigs import trail_source as samples
 from rigs.certificates import Authority
-from rigs.hop_files import Process, asked, free_port, pump_file, receive_file, route_file, status, url, wait_for
+from rigs.hop_files import Process, asked, pump_file, receive_file, route_file, status, url, wait_for
 from unit.transport.conftest import begun, rows, write
 
 
