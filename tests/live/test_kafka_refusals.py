@@ -19,7 +19,7 @@ from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.endpoint import EndLimits, Endpoint
+from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.appended import ChangeBatch
 from anabranch.rows.chunk import Op
@@ -32,7 +32,7 @@ from anabranch.testing.servers import Server
 TABLE = table("a")
 COLUMNS = (Column("id", LogicalType(Kind.INT64), "bigint"), Column("word", LogicalType(Kind.TEXT), "text"))
 QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}  # a dead broker is known as such
-LIMITS = EndLimits(connect=1.0, statement=4.0)
+LIMITS = EndLimits(connect=1.0, statement=4.0)  # of who waits in vain
 JOB = "conformance"  # as the epochs have it
 
 
@@ -93,10 +93,12 @@ def test_replicas_that_are_not_in_sync_are_named_and_the_job_goes_on_with_them(t
     two.make(f"anabranch.{JOB}", 1, cleanup_policy="compact")
     two.make("t.a", 1, 2, min_insync_replicas="2")
     target = two.target(topic="t.{table}", topics="existing")
-    _begin(target)
+    _begin(replace(target, endpoint=replace(target.endpoint, limits=USUAL)))
     epochs = Epochs(AppendSubject(target, list))
     epochs.do(_batch(1))
     two.second.stop(immediate=True)
+    client = _administrator(two.first)
+    until(lambda: client.list_topics("t.a").topics["t.a"].partitions[0].isrs == [1], "it is known to be away")
     with pytest.raises(TargetUnavailable, match=r"partition 0 of topic t\.a has 1 in-sync replicas of 2") as refused:
         epochs.do(_batch(2))
     assert "bring the brokers of its replicas back" in refused.value.hint
@@ -119,7 +121,7 @@ def test_a_state_whose_broker_is_away_is_waited_for_and_not_gone(two: TwoBrokers
     two.make(f"anabranch.{JOB}", 2, cleanup_policy="compact")
     two.make("t.a", 1)
     target = two.target(topic="t.{table}", topics="existing")
-    _begin(target)
+    _begin(replace(target, endpoint=replace(target.endpoint, limits=USUAL)))
     epochs = Epochs(AppendSubject(target, list))
     epochs.do(_batch(1))
     epochs.appender.close()
@@ -133,7 +135,7 @@ def test_a_state_whose_broker_is_away_is_waited_for_and_not_gone(two: TwoBrokers
 
 def test_what_a_cluster_refuses_comes_with_what_mends_it(kafka: Server) -> None:
     there = KafkaTarget(
-        Endpoint("kafka", kafka.host, kafka.port, "", "", "", (), LIMITS),
+        Endpoint("kafka", kafka.host, kafka.port, "", ""),
         KafkaTargetOptions(topic=unique_name("topic") + ".{table}"),
     )
     options, job = there.options, unique_name("job")

@@ -273,6 +273,7 @@ def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: Job
     name = f"{made.name}.item"
     administrator = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
     administrator.create_topics([NewTopic(name, 1, 1)])[name].result()
+    until(lambda: name in topics_of(kafka), "the topic is there")
     producer = Producer({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
     producer.produce(name, b"{}")
     producer.flush()
@@ -281,6 +282,7 @@ def test_topics_of_others_are_refused_and_those_of_the_job_are_watched(here: Job
     administrator.delete_topics([name])[name].result()
     until(lambda: name not in topics_of(kafka), "the topic is gone")
     administrator.create_topics([NewTopic(name, 1, 1)])[name].result()  # by a reader that came first
+    until(lambda: name in topics_of(kafka), "the topic is there")
     here.load()
     source.execute(*(f"INSERT INTO item VALUES ({key}, 'x', 0)" for key in range(20)))
     here.stream()
@@ -325,7 +327,7 @@ def test_a_job_of_processes_writes_messages_and_says_how_far_it_is(here: JobHere
     assert "identical: 2 of 2 tables" in made.cli("verify").stdout
     assert f"anabranch.{made.name}" in topics_of(kafka)
     made.cli("drop", "--execute")
-    assert f"anabranch.{made.name}" not in topics_of(kafka)
+    until(lambda: f"anabranch.{made.name}" not in topics_of(kafka), "its state is gone")
     assert f"{made.name}.item" in topics_of(kafka), "what readers read stays"
 
 

@@ -57,6 +57,7 @@ class Jobs:
     def make(self, partitions: int, name: str = "", **config: str) -> None:
         topic = name or self.topic
         self.administrator.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+        until(lambda: topic in self.administrator.list_topics().topics, f"{topic} is there")
 
     def config(self, topic: str) -> dict[str, str]:
         (told,) = self.administrator.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -21,6 +23,7 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
+from anabranch.connectors.kafka.connection import settings
 from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.model.endpoint import EndLimits, Endpoint
@@ -32,7 +35,7 @@ from anabranch.testing.servers import Server, free_port
 
 USER, PASSWORD = "anabranch", "cL8-known to few"
 HOST = "localhost"  # which the certificate names
-LIMITS = EndLimits(statement=8.0)
+LIMITS = EndLimits(statement=60.0)
 _MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 _EVERY = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
@@ -117,7 +120,7 @@ def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
     try:
         administrator = AdminClient({"bootstrap.servers": f"{server.host}:{server.port}"})
         cluster = SecuredKafka(server, made, password, certificate, administrator)
-        _let_in(cluster.administrator)
+        _let_in(cluster)
         yield cluster
     finally:
         server.stop(immediate=True)
@@ -154,8 +157,19 @@ def _key_store(directory: Path, made: Certificates) -> Path:
     return file
 
 
-def _let_in(administrator: AdminClient) -> None:
+def _let_in(cluster: SecuredKafka) -> None:
+    """Make the user, and wait until the broker lets it in: it learns of a password behind the controller's answer."""
     for mechanism in _MECHANISMS:  # one request takes one of them for a user
         told = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-        for done in administrator.alter_user_scram_credentials([told]).values():
+        for done in cluster.administrator.alter_user_scram_credentials([told]).values():
             done.result()
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        until(partial(_enters, cluster, mechanism), f"the broker knows the user by {mechanism}")
+
+
+def _enters(cluster: SecuredKafka, mechanism: str) -> bool:
+    told = settings(cluster.endpoint(sasl_mechanism=mechanism))
+    try:
+        return bool(AdminClient(told).list_topics(timeout=5.0).brokers)
+    except KafkaException:
+        return False

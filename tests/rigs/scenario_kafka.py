@@ -21,11 +21,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.model.endpoint import Endpoint
-from anabranch.testing.in_time import in_time
+from anabranch.testing.in_time import in_time, until
 from anabranch.testing.servers import Server
 from rigs.scenario import PATIENCE, Scenario
 from rigs.scenario_postgresql import FromPostgres
 
+OPEN = 30.0  # seconds, from which on a transaction is taken for one that somebody has left open
 COMPLETE_ABORT = 5  # a state of a transaction: https://github.com/apache/kafka, TransactionState.java
 Place = tuple[str, int]  # topic and partition
 KAFKA_URL = re.compile(r'\[target\]\nurl = "[^"]*"\n')
@@ -50,10 +51,12 @@ def committed(endpoint: Endpoint, topic: str) -> list[tuple[bytes | None, bytes 
     told = {"bootstrap.servers": endpoint.place, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer(told | {"isolation.level": "read_committed"})
     consumer.assign([place])
-    found = []
-    while (one := consumer.poll(30.0)) is not None and one.error() is None:
-        found.append((one.key(), one.value()))
-    assert one is not None and one.error().code() == KafkaError._PARTITION_EOF
+    found, late = [], time.monotonic() + PATIENCE
+    while (one := consumer.poll(1.0)) is None or one.error() is None:
+        in_time(late, f"the end of {topic} does not come")
+        if one is not None:
+            found.append((one.key(), one.value()))
+    assert one.error().code() == KafkaError._PARTITION_EOF, one.error()
     consumer.close()
     return found
 
@@ -88,11 +91,7 @@ class Reader:
         """Read on to what is committed now. Returns what came."""
         address = {"bootstrap.servers": f"{self.kafka.host}:{self.kafka.port}"}
         administrator = AdminClient(address)
-        parts = [
-            TopicPartition(topic, number)
-            for topic in self.topics
-            for number in administrator.list_topics(topic).topics[topic].partitions
-        ]
+        parts = [TopicPartition(topic, number) for topic in self.topics for number in _parts(administrator, topic)]
         ends = _ends(administrator, parts, self.isolation)
         behind = {place: end for place, end in ends.items() if end > self._places.get(place, 0)}
         every = [_read(one) for one in _messages(self.kafka, self._places, behind, self.isolation)]
@@ -111,9 +110,14 @@ class Reader:
         return sorted(found.items())
 
 
+def _parts(administrator: AdminClient, topic: str) -> list[int]:
+    """Return the partitions of a topic, once the broker knows them: it learns of a topic behind who has made it."""
+    return until(lambda: list(administrator.list_topics(topic).topics[topic].partitions), f"there is no topic {topic}")
+
+
 def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation: str) -> dict[Place, int]:
     """Return the offset at which each partition ends, or up to which it is committed, once nothing is between two states."""
-    until = time.monotonic() + 10.0
+    begun = time.monotonic()
     while True:
         try:
             committed, written = (
@@ -124,11 +128,11 @@ def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation
                 )
             )
         except KafkaException as error:  # a broker that has just started does not know yet that it leads
-            in_time(until, f"the ends of {parts} could not be asked for: {error}")
+            in_time(begun + PATIENCE, f"the ends of {parts} could not be asked for: {error}")
             continue
         if isolation == "read_uncommitted":
             return written
-        if committed == written or time.monotonic() > until:
+        if committed == written or time.monotonic() > begun + OPEN:
             return committed
 
 
@@ -139,9 +143,9 @@ def _messages(kafka: Server, places: Mapping[Place, int], ends: Mapping[Place, i
     address = {"bootstrap.servers": f"{kafka.host}:{kafka.port}", "isolation.level": isolation}
     consumer = Consumer(address | settings)
     consumer.assign([TopicPartition(*place, places.get(place, 0)) for place in ends])
-    left, found, until = set(ends), list[Message](), time.monotonic() + PATIENCE
+    left, found, late = set(ends), list[Message](), time.monotonic() + PATIENCE
     while left:
-        in_time(until, f"{left} could not be read")
+        in_time(late, f"{left} could not be read")
         message = consumer.poll(1.0)
         if message is None:
             continue
