@@ -75,7 +75,7 @@ class Sites:
                 in_time(until, f"history {history.seed}: writers do not end, or jobs do not bring what they wrote")
                 if not parts_follow.is_set() and all(map(_follows, parts)):
                     parts_follow.set()
-                if left and written.commits >= left[0].after:
+                if left and written.commits >= left[0].after and self._may_befall(left[0], parts):
                     self._befalls(left.pop(0), parts, written)
                 _begin_again(parts, history.seed)
                 for one in writers:
@@ -91,6 +91,13 @@ class Sites:
             error.add_note(f"what happened: {self._tell(history, written, place)}")
             raise
         return written
+
+    def _may_befall(self, fault: Fault, parts: list[Parts]) -> bool:
+        """Return whether there is something to kill, or to cut: on a slow machine it is a moment later."""
+        if fault.what in PARTS:
+            return parts[fault.at].running[fault.what].is_alive
+        line = self.ways[fault.at].source.line
+        return fault.what != CUT or (line is not None and line.is_used)
 
     def _befalls(self, fault: Fault, parts: list[Parts], written: Written) -> None:
         """Let a fault come about. A server that starts again is waited for, so that nobody is started meanwhile again and

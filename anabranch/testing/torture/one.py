@@ -29,8 +29,8 @@ from anabranch.testing.torture.run import PATIENCE, Result, run_history
 from anabranch.testing.torture.second import spread
 from anabranch.testing.torture.spark_pipeline import SparkPipeline, spark_faults
 
-SPARK_PATIENCE = 300.0  # it starts twice, and again after each kill
-NAMED_PATIENCE = 180.0  # decoders that write a row's names and all of its values: a large transaction takes them long
+SPARK_PATIENCE = 500.0  # it starts twice, and again after each kill
+NAMED_PATIENCE = 400.0  # decoders that write a row's names and all of its values: a large transaction takes them long
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ BEGINNING = ("", "changes.made", "first.read")  # the same at a target that keep
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 LOG_IMAGES = (0, 0, 1, 3)  # of a chunk of PostgreSQL's log: large transactions come in fragments
-AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
+AFTER_SECONDS = 30.0  # in which a process may still end because of a line or a server that was away
 EARLY_SECONDS = 3.0  # for a deed that comes before what is behind the load; a fault may keep it from that
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 

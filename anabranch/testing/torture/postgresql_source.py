@@ -60,7 +60,7 @@ _CHANGES = (
     "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s,"
     " 'messages', 'true')"
 )
-GONE_SECONDS = 10.0  # for a reader of a slot to be gone
+GONE_SECONDS = 60.0  # for a reader of a slot to be gone
 
 WHOLE_ROWS = """
 DO $$ DECLARE one regclass; BEGIN

@@ -27,7 +27,7 @@ from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.verdict import Seen, verdict
 from anabranch.testing.torture.watcher import Watcher
 
-PATIENCE = 180.0  # seconds for a job to become consistent, and to catch up
+PATIENCE = 300.0  # seconds for a job to become consistent, and to catch up
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from anabranch.testing.torture.targets import family_at
 
 REST = 0.005  # seconds between two observations
 WAIT_SECONDS = 0.1  # between two questions whether all tables stream
-LONGEST_LOOK = 60.0  # seconds until a look that does not end is an error of the kit
+LONGEST_LOOK = 180.0  # seconds until a look that does not end is an error of the kit
 
 
 @dataclass(slots=True, eq=False)
