@@ -386,12 +386,13 @@ def test_pitfall_74_what_is_refused_until_a_kill_is_gone_on_with_and_when_the_jo
             assert not killed("") and cut.here.job.cutover_status().state == "finished"
             assert len(cut.flips.read_text().splitlines()) == 2, "one that may have run is run again"
             cut.made.assert_identical("item")
-        a_source_that_does_not_answer_is_not_waited_for(cut, monkeypatch)
+        with monkeypatch.context() as short:
+            short.setattr(cutting_over, "LOOK_SECONDS", 2.0)
+            a_source_that_does_not_answer_is_not_waited_for(cut)
         the_fence_is_not_left_unsaid(cut)
 
 
-def a_source_that_does_not_answer_is_not_waited_for(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting_over, "LOOK_SECONDS", 2.0)
+def a_source_that_does_not_answer_is_not_waited_for(cut: Cut) -> None:
     text, source = cut.made.job_file.read_text(), cut.made.source.server
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         there = f"@{source.host}:{source.port}/{cut.made.source.name}"
@@ -421,7 +422,6 @@ def test_pitfall_74_a_fence_that_was_lost_is_told_and_an_abort_needs_no_trail(
     """Between a kill and the command that goes on, somebody opens the fence, or alters a table, which no trigger refuses."""
     with job(request, "postgresql", "mysql", tmp_path / "job") as cut:
         source, at = cut.made.source, cut.here.job.cutover_status
-        monkeypatch.setattr(cutting_over, "LOOK_SECONDS", PATIENCE)
 
         def killed_behind_the_fence() -> None:
             while at().cutover.next != Step.DRAIN:

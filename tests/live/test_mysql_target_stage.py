@@ -21,6 +21,7 @@ from anabranch.model.ids import TableId
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.net import StagedNet, TableNet, TargetTable, Updates
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.mysql_epoch import Epoch, epoch_at, in_database
 
@@ -191,6 +192,8 @@ def test_rule_10_what_no_epoch_took_is_swept_and_what_is_being_filled_is_not(at:
             run(attempt, f"CREATE TABLE anabranch.`{name}` (v0 int) ENGINE=InnoDB")
         at.writer.sweep()
         assert stages(at) == [filled]
+    used = "SELECT IS_USED_LOCK(%s)"
+    until(lambda: at.database.query(used, [lock_name(running)]) == [(None,)], "the server sees the session's end")
     at.writer.sweep()
     assert stages(at) == []
     assert (of_another,) in at.database.query(STAGES)

@@ -20,6 +20,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Check, Column, Index, TableSchema
 from anabranch.model.term import Term
 from anabranch.rows.net import TargetTable
+from anabranch.testing.in_time import until
 from rigs.postgresql_load import (
     CUSTOMER,
     CUSTOMERS,
@@ -35,6 +36,7 @@ from rigs.postgresql_load import (
     loaded,
     mapped,
 )
+from rigs.waiting import Doing
 
 
 def test_postgresql_build_twice_makes_each_thing_once(loader: PostgresLoader, target_database: Any) -> None:
@@ -161,9 +163,19 @@ def test_torture_seed_232_somebody_else_changes_the_invalid_index(loader: Postgr
     target_database.execute("CREATE INDEX customers_by_name ON dest.customers (name)", invalid)
     with target_database.connect(autocommit=False) as other:
         other.execute(invalid)
-        threading.Timer(1.0, other.commit).start()
+        waits = (
+            "SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE NOT granted AND locktype = 'transactionid' AND datname = current_database()"
+        )
+
+        def commit() -> None:
+            until(lambda: target_database.query(waits), "it does not wait")
+            other.commit()
+
+        committing = Doing(commit)
         with pytest.raises(TargetBusy, match="tuple concurrently updated"):
             loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get)
+        committing.done()
     assert loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get) == []
     assert EXPECTED[1] in built(target_database)
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pytest
 
+from anabranch.connectors.postgresql.target import stage_sweep
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.stage import PostgresStager
 from anabranch.connectors.postgresql.target.store import PostgresStore
@@ -24,6 +25,7 @@ from anabranch.rows.net import StagedNet, TableNet, TargetTable, Updates
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, 20)
 TABLE = TargetTable(TableId("s", "t"), TableId("public", "t"), ("id", "v"), (INT, TEXT), ("id",))
 BAG = TargetTable(TableId("s", "bag"), TableId("public", "bag"), ("v",), (TEXT,), ())
+PATIENT = "SET LOCAL lock_timeout = '120s'"
 STAGES = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'stage%'"
 
 
@@ -176,7 +178,7 @@ def test_rule_10_refused_values_leave_no_stage(stager: PostgresStager, target_da
 
 
 def test_rule_10_sweeping_leaves_other_jobs_and_running_attempts(
-    stager: PostgresStager, endpoint: Endpoint, target_database: Any
+    stager: PostgresStager, endpoint: Endpoint, target_database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = stager.stage("shop", [net()]), stager.stage("other", [bag()])
     writing = target_database.connect(autocommit=False)
@@ -186,6 +188,7 @@ def test_rule_10_sweeping_leaves_other_jobs_and_running_attempts(
     left = {row[0] for row in target_database.query(STAGES)}
     assert left == {*theirs[0].counts, inserts_of(mine[0]).split('"')[1]}
     writing.close()
+    monkeypatch.setattr(stage_sweep, "SWEEP_WAIT", PATIENT)  # the server sees a session's end some moments later
     again.claim("shop", "one more")
     assert {row[0] for row in target_database.query(STAGES)} == set(theirs[0].counts)
     again.close()

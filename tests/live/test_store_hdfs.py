@@ -96,11 +96,11 @@ def test_a_line_that_is_cut(server: HdfsServer, drop: str, op: str, when: str) -
 
 
 def test_a_name_node_that_is_silent_is_away(server: HdfsServer, drop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdfs_session, "SILENCE_S", 0.5)
+    monkeypatch.setattr(hdfs_session, "SILENCE_S", 3.0)
     with Proxy("127.0.0.1", server.port) as proxy:
         store = opened_at(server.url(f"{drop}/shop", proxy.port))
         proxy.stall()
-        assert "no answer within 0.5 s" in refused(TargetUnavailable, lambda: store.read("1"))
+        assert "no answer within 3 s" in refused(TargetUnavailable, lambda: store.read("1"))
 
 
 def test_a_quota_that_is_used_up_is_a_full_store(server: HdfsServer, drop: str) -> None:

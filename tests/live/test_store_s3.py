@@ -193,7 +193,7 @@ def test_a_server_that_dies_is_away_until_it_is_back(tmp_path: Path, end: Side, 
 
 
 def test_a_server_that_is_silent_is_away(server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "READ_S", 0.5)
+    monkeypatch.setattr(s3, "READ_S", 3.0)
     with Proxy("127.0.0.1", server.port) as proxy:
         store = opened_at(server.url(bucket, port=proxy.port))
         store.create("1", b"one")

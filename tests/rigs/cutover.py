@@ -19,10 +19,11 @@ import pymysql
 import pytest
 
 from anabranch.cutover.report import CutoverReport
-from anabranch.job import cutting_over
+from anabranch.job import cutting_over, keep_verifying, watched
 from anabranch.testing.databases import Database, connect, create_database, drop_database, unique_name
 from anabranch.testing.in_time import PATIENCE, until
 from anabranch.testing.servers import Server
+from anabranch.verify import both_ends
 from anabranch.view.opened import store_of
 from rigs.job_here import JobHere, without_spark
 from rigs.scenario import Scenario
@@ -35,6 +36,12 @@ TABLES = ("CREATE TABLE item (id {0} PRIMARY KEY, v int)", "CREATE TABLE draft (
 DRAWN = 8  # ids of drafts: the last three are rolled back, two before them deleted
 MARGIN = 100
 MAX_LAG = 200  # seconds: how far behind the target is on a busy machine is not what is shown
+LIMITS = (  # a busy machine takes its time
+    (cutting_over, "LOOK_SECONDS"),
+    (watched, "SECONDS"),
+    (keep_verifying, "PATIENCE"),
+    (both_ends, "PATIENCE"),
+)
 WAITING = ("--wait", f"{PATIENCE:g}")  # of the commands: how fast the ends follow is not what is shown
 REFUSED = (psycopg.Error, pymysql.err.Error)
 LOST = (0, 1053, 1927, 2003, 2006, 2013)  # what a MySQL's driver says of a session that is over
@@ -193,6 +200,9 @@ def job(
         connection.cursor().execute("INSERT INTO draft (v) VALUES (6), (7), (8)")
         connection.rollback()
     let_in(database)
+    patch = pytest.MonkeyPatch()
+    for module, limit in LIMITS:
+        patch.setattr(module, limit, PATIENCE)
     try:
         if target.endswith("postgresql"):
             kind = FromPostgres if source == "postgresql" else Scenario
@@ -210,6 +220,7 @@ def job(
                 yield begun(at_mysql)
                 opened(database)
     finally:
+        patch.undo()
         opened(database)
 
 

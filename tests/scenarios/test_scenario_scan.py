@@ -42,6 +42,7 @@ def test_a_scan_tells_what_a_load_would_refuse(mysql: Server, scenario: Callable
     assert "scan.changed" in part and "note" not in part and "seed 3" in part
     assert "fits no table of the job" in made.cli("preflight", "--scan", "--tables", "*.nothing", code=2).stderr
     assert "--scan" in made.cli("preflight", "--tables", "*.note", code=2).stderr
+    wait_until(lambda: not made.target.query(SESSIONS)[0][0], 60, "the sessions at the target have ended")
     assert made.target.query(RELATIONS) == before
 
 

@@ -64,7 +64,7 @@ def pitfall_14_all_or_nothing(made: Scenario, *counts: int) -> Iterator[None]:
 def assert_given_back(made: Scenario, megabytes: float) -> None:
     """At rest: of the trail little is left, of staging nothing."""
     wait_until(lambda: folder_size(made.trail) < megabytes, 60, "the trail is small again", lambda: segments(made))
-    assert made.target.query(STAGES) == [(0,)]
+    wait_until(lambda: made.target.query(STAGES) == [(0,)], 60, "no staging table is left")
     assert [file.name for file in (made.trail / "staging").glob("*")] == []
 
 

@@ -21,7 +21,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database, connect, unique_name
-from anabranch.testing.faults import Proxy
+from anabranch.testing.faults import Proxy, frozen
 from anabranch.testing.servers import Server, start_mariadb
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from anabranch.trail import retention
@@ -85,7 +85,8 @@ def test_rule_12_and_30_segments_are_packed_and_go_when_readers_are_past(mariadb
         retention.advance(made.trail, "held", reader.end().position.sequence)
     made.source.execute(*[BULKY] * 10)
     made.captured(capture)
-    assert 1 < first(made) < last(made), "what is behind all of them goes"
+    gone = "what is behind all of them goes"
+    wait_until(lambda: 1 < first(made) < last(made), 60, gone, lambda: str(states(made)), capture)
     with pytest.raises(TrailError, match="trail starts at"):
         retention.register(made.trail, "late", 1)
     assert made.cli("trail", "check", "--json").json["problems"] == []
@@ -99,14 +100,15 @@ def end(made: Scenario) -> int:
 
 
 def rule_30_one_flush_takes_many_transactions(made: Scenario, capture: Running) -> None:
-    """As many as came in during the last one: by far fewer frames than transactions."""
+    """As many as came in during the last one: by far fewer frames than transactions. A flush takes long here: else it is a
+    matter of the machine how many come in."""
 
     def insert(number: int) -> None:
         with closing(made.source.connect()) as connection, closing(connection.cursor()) as cursor:
             for _ in range(SINGLES // CLIENTS):
                 cursor.execute("INSERT INTO item (words) VALUES ('a single one')")
 
-    with ThreadPoolExecutor(CLIENTS) as clients:
+    with frozen(capture.pid), ThreadPoolExecutor(CLIENTS) as clients:
         list(clients.map(insert, range(CLIENTS)))
     made.captured(capture)
     report = made.cli("trail", "check", "--json").json

@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, TargetError
 from anabranch.spark import daemon, pieces
 from anabranch.spark.session import PACKAGE_PARENT, session
 from anabranch.spark.work import Failure, Outcome
-from anabranch.testing.in_time import PATIENCE
+from anabranch.testing.in_time import PATIENCE, until
 
 DRIVER = """
 import os, signal, sys, time
@@ -44,15 +44,12 @@ def test_a_killed_driver_takes_jvm_and_workers_with_it(tmp_path: Path) -> None:
             [sys.executable, "-c", DRIVER], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=stderr
         )
     assert driver.stdout is not None and driver.stdout.readline() == b"up\n"
-    time.sleep(1.0)
+    until(lambda: sum(map(str.isdigit, errors.read_text().split())) == 4, "both tasks of the second job are at work")
     family = _descendants(driver.pid)
     assert len(family) >= 3, "a JVM, a daemon and a worker at least"
     driver.send_signal(signal.SIGKILL)
     driver.wait()
-    until = time.monotonic() + 120
-    while (left := [pid for pid in family if _lives(pid)]) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not left
+    until(lambda: not any(map(_lives, family)), "all of them have ended")
     printed = [line for line in map(str.strip, errors.read_text().splitlines()) if line and not line.isdigit()]
     assert printed == [], "nothing on the terminal"
     assert [path.name for path in tmp_path.iterdir()] == ["stderr"], "nothing in the working directory"

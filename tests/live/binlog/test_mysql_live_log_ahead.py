@@ -84,9 +84,13 @@ def test_rule_02_a_trail_begins_when_what_is_logged_before_it_is_visible(
             begun(database, tmp_path / "hangs", OlderPatience(0.3, tell=told.append))
         assert "semi-synchronous" in refused.value.hint and len(told) == 1
         assert begun(database, tmp_path / "stopped", OlderPatience(9, stop=lambda: True)) == ""
-        releasing = threading.Timer(0.3, release)
-        releasing.start()
-        start = begun(database, tmp_path / "waits", OlderPatience(240, tell=told.append))
+        releasing = threading.Thread(target=release)
+
+        def let_go(why: str) -> None:
+            told.append(why)
+            releasing.start()
+
+        start = begun(database, tmp_path / "waits", OlderPatience(240, tell=let_go))
         releasing.join()
     assert len(told) == 2
     with closing(source.snapshot()) as snapshot:
