@@ -5,6 +5,7 @@ What does not live here: what a child does (local.py).
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
@@ -59,6 +60,7 @@ def _become(request: Any, alive: int) -> None:
     part, job_file, environment, output, small = request
     os.dup2(alive, 0)
     os.close(alive)
+    faulthandler.enable(2)  # where a library breaks the process, its log says what it was doing
     try:
         run_part(part, job_file, environment, output, Small(**small))
     finally:
