@@ -137,7 +137,7 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
         job.cli("load", "--table", table)
         job.run_until_caught_up(code=8 if job is late else 0)
         assert job.states()["cell"] == "streaming"
-    assert not files(way)
+    wait_until(lambda: not files(way), 60, "files of the load are gone behind the last", run.tail, run)
     made.assert_identical()
     assert run.stop().code == 0
     acted = (made.directory / "reached").read_text()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.testing.servers import Server
 from rigs.scenario import Scenario, wait_until
 from rigs.scenario_busy import busy
@@ -101,7 +102,9 @@ def a_parent_goes_with_its_children(made: Scenario, names: dict[str, str]) -> No
 
 
 def what_was_killed_goes_on(made: Scenario, names: dict[str, str]) -> None:
-    load = made.start("load", "--table", names["child"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(failpoints.VARIABLE, "load.generation=delay:3600")  # it may be over before it is seen
+        load = made.start("load", "--table", names["child"])
     wait_until(lambda: made.states()["child"] != "streaming", 60, "it is taken out", load.tail, load)
     load.kill()
     made.cli("load", "--table", names["child"])
