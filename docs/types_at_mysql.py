@@ -78,8 +78,8 @@ def _own(examples: Mapping[str, NativeType]) -> Iterator[str]:
             row = f"| `{native.full}` | `{first.native}` | {first.fidelity} | `{second.native}` | {second.fidelity} |"
             yield f"{row} {first.reason or second.reason} |"
     yield ""
-    yield 'A NUL character in a text stops the load with the key of its row, unless `[types] nul = "strip"` leaves it out; one'
-    yield "that comes by the log arrives."
+    yield 'A NUL character in a text arrives as it is, unless `[types] nul = "strip"` leaves it out. Labels of `enum` and `set`'
+    yield "arrive whole, also with characters beyond U+FFFF, which no definition that a server prints shows."
     yield ""
 
 

@@ -34,6 +34,11 @@ class TypeMap(Protocol):
     def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
         """Say what values look like there, with the type that the job chose (LogicalType.target)."""
 
+    @property
+    def keeps_nul(self) -> bool:
+        """Say whether text there holds a zero character. Where it does not, a reader of the source refuses such a value before
+        the target would, with the key of its row."""
+
 
 @runtime_checkable
 class StandingTypes(Protocol):

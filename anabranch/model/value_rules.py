@@ -26,6 +26,7 @@ class ValueRules:
     texts: tuple[
         tuple[Kind, TextForm], ...
     ] = ()  # of kinds whose text form at the target is another than the kind's own
+    keeps_nul: bool = False  # the target's text holds zero characters: they go there unless `nul` strips them
     carries: bool = (
         False  # a value that cannot be converted does not stop the reader: its row goes on without it, marked
     )

@@ -15,6 +15,7 @@ def value_rules(config: JobConfig, types: TypeMap, target: str = "") -> ValueRul
     said, carries = config.types, config.apply.on_error != "stop"
     chosen = config.type_choices(target)
     rules = ValueRules(said.zero_date, said.nul, **chosen, zero_dates=config.zero_dates, carries=carries)
+    rules = replace(rules, keeps_nul=types.keeps_nul)
     wanted = {
         kind: types.at_target(LogicalType(kind, target=types.by_setting(kind, rules)), rules).text for kind in Kind
     }

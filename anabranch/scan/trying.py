@@ -107,6 +107,7 @@ class Trying:
         """Return values that the job's settings change, found by reading the rows again without these settings. Those that are
         `refused` with them are not among these."""
         strict = replace(self.rules, zero_date=zero_dates.STOP, zero_dates=(), nul=zero_dates.STOP, carries=True)
+        strict = replace(strict, keeps_nul=False)
         left, found = list[LeftOut](), list[Finding]()
         with closing(self.source.snapshot(self.expected_identity)) as snapshot:
             for block in snapshot.lines(piece.one.schema, _columns(piece), piece.bounds, strict):

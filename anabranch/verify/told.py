@@ -88,13 +88,13 @@ class Asked:
 
 
 def _rules(said: Mapping[str, Any]) -> ValueRules:
-    known = {one.name for one in fields(ValueRules)} - {"carries", "texts", "zero_dates"}
-    if unknown := sorted(set(said) - known - {"texts", "zero_dates"}):
+    known = {one.name for one in fields(ValueRules) if isinstance(one.default, str)}
+    if unknown := sorted(set(said) - known - {"texts", "zero_dates", "keeps_nul"}):
         raise ValueError(f"its rules say {', '.join(unknown)}")
     texts = tuple((Kind(kind), TextForm(form)) for kind, form in said.get("texts", ()))
     dates = tuple((str(table), str(column), str(date)) for table, column, date in said.get("zero_dates", ()))
     found: dict[str, Any] = {name: str(said[name]) for name in known & set(said)}
-    return ValueRules(**found, texts=texts, zero_dates=dates)
+    return ValueRules(**found, texts=texts, zero_dates=dates, keeps_nul=said.get("keeps_nul") is True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def test_rows_that_are_there_come_once_and_in_front_of_their_changes(here: JobHe
         "CREATE TABLE other (t VARCHAR(20), d DECIMAL(9,2), at TIMESTAMP NULL, j JSON)", *with_whole_rows(made, "other")
     )
     source.execute(
-        "INSERT INTO other VALUES ('a\tb', -1.50, '2026-11-28 12:00:00', '{\"a\": [1, null]}'), (NULL, NULL, NULL, NULL)"
+        "INSERT INTO other VALUES ('a\tb\\0c', -1.50, '2026-11-28 12:00:00', '{\"a\": [1, null]}'), (NULL, NULL, NULL, NULL)"
     )
     source.execute(*(f"INSERT INTO item VALUES ({key}, 'x', 0)" for key in range(20)))
     for number, place in enumerate(("first.read", "first.committed", "first.read"), 1):

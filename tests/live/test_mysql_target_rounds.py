@@ -20,7 +20,7 @@ import pytest
 
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.contracts import ValueRules
-from anabranch.errors import TablesParked, ValueRefused
+from anabranch.errors import TablesParked
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.schema import Column
 from anabranch.testing.databases import Database
@@ -197,20 +197,43 @@ def test_a_double_at_a_mariadb_is_exact_but_for_the_sign_of_zero(
         assert fit.fidelity is Fidelity.EXACT and "-0.0" in fit.reason and not fit.changes_values
 
 
-def test_a_nul_in_text_stops_the_load_by_name_and_comes_by_the_log(
-    mysql: Server, mariadb: Server, source_database: Make, tmp_path: Path
+@pytest.mark.parametrize("source, target", PAIRS[2:], ids=[f"{one} to {other}" for one, other in PAIRS[2:]])
+def test_a_nul_in_text_arrives_by_the_load_and_by_the_log(
+    source: str, target: str, request: pytest.FixtureRequest, source_database: Make, tmp_path: Path
 ) -> None:
-    """Neither way changes it. The load of a MySQL refuses it for every target; the target itself would take it."""
-    made = "CREATE TABLE t (id int PRIMARY KEY, v varchar(20))"
-    value = "_utf8mb4 x'610062'"
-    with pair(mysql, mariadb, source_database, tmp_path, "", made, f"INSERT INTO t VALUES (7, {value})") as job:
-        with pytest.raises(ValueRefused) as refused:
-            job.load()
-        assert (
-            "column v" in str(refused.value) and "id=7" in str(refused.value) and 'nul = "strip"' in refused.value.hint
-        )
-        job.made.source.execute("DELETE FROM t WHERE id = 7")
+    """It is in a key, in texts that the source's server converts, in one that it does not (gbk), at the end and alone. What
+    the job file strips is gone."""
+    here, there = request.getfixturevalue(source), request.getfixturevalue(target)
+    columns = (
+        "k varchar(20), v varchar(20), l varchar(9) CHARACTER SET latin1, g varchar(9) CHARACTER SET gbk, t longtext"
+    )
+    raw = columns.replace(" CHARACTER SET gbk", "")
+    made = [f"CREATE TABLE t ({columns}, PRIMARY KEY (k))", f"CREATE TABLE raw ({raw}, PRIMARY KEY (k))"]
+    nul, cell = "_utf8mb4 x'00'", "_utf8mb4 x'61005C000A62F09F988000'"
+    wide = f"REPEAT({cell}, 1000)"
+
+    def rows(name: str) -> list[str]:
+        return [
+            f"INSERT INTO t VALUES (CONCAT('{name}', {nul}, 'x'), {cell}, x'E400', _gbk x'B0A100', {wide})",
+            f"INSERT INTO t VALUES (CONCAT('{name}', {nul}, 'y'), {nul}, {nul}, {nul}, {nul})",
+            f"INSERT INTO raw (k, v, l, g) VALUES (CONCAT('{name}', {nul}), {cell}, x'E400', {nul})",
+        ]
+
+    def seen(database: Database, schema: str) -> list[Any]:
+        shown = "HEX(k), HEX(v), HEX(l), HEX(g)"
+        found = [database.query(f"SELECT {shown} FROM `{schema}`.{table} ORDER BY k") for table in ("t", "raw")]
+        return [*found, database.query(f"SELECT HEX(k), HEX(t) FROM `{schema}`.t ORDER BY k")]
+
+    with pair(here, there, source_database, tmp_path, "", *made, *rows("a")) as job:
         job.load()
-        job.made.source.execute(f"INSERT INTO t VALUES (8, {value})")
+        here_now = seen(job.made.source, job.made.schema)
+        assert len(here_now[0]) == 2 and seen(job.made.target, job.made.there) == here_now
+        job.made.source.execute(*rows("b"), f"UPDATE t SET v = CONCAT({nul}, v, {nul}) WHERE k LIKE 'a%'")
         job.stream()
-        assert job.made.target.query(f"SELECT id, HEX(v) FROM `{job.made.there}`.t") == [(8, "610062")]
+        here_now = seen(job.made.source, job.made.schema)
+        assert len(here_now[0]) == 4 and seen(job.made.target, job.made.there) == here_now
+        assert job.verify().identical
+    with pair(here, there, source_database, tmp_path / "2", '[types]\nnul = "strip"\n', *made, *rows("a")) as job:
+        job.load()
+        there_now = job.made.target.query(f"SELECT k, HEX(l) FROM `{job.made.there}`.t ORDER BY k")
+        assert there_now == [("ax", "E4"), ("ay", "")]

@@ -20,7 +20,8 @@ class Types(Section):
     date is accepted, and only for 0000-00-00, because two rows must not become one. For one column:
     `[[tables]] columns.zero_date`."""
     nul: Literal["stop", "strip"] = "stop"
-    """A NUL character in text: stop with the row's key, or leave the character out."""
+    """A NUL character in text: stop with the row's key where the target's text has no such character (PostgreSQL), or leave the
+    character out everywhere."""
     map: dict[str, str] = {}
     """Source type -> target type, instead of the type map's: `"tinyint(1)" = "boolean"`. The left side is the type as
     the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. `"numeric()"`

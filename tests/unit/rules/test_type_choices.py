@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch.config import load_job
 from anabranch.config.sections.types_at_target import Types
+from anabranch.connectors.kafka.target.typemap import KafkaTypes
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
-from anabranch.contracts import ValueRules
+from anabranch.contracts import TypeMap, ValueRules
 from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
 from anabranch.rules.choices import TypeChoices
+from anabranch.rules.values import value_rules
 
+JOB = """
+name = "shop"
+[source]
+url = "mysql://a@127.0.0.1"
+[target]
+url = "postgresql://a@127.0.0.1/b"
+[[rules]]
+include = ["shop.*"]
+target = "public.{table}"
+"""
 MAP = {
     "tinyint": "integer",
     "TINYINT(1)": "boolean",
@@ -88,3 +102,13 @@ def test_a_choice_for_a_domain_is_one_for_the_text_that_the_source_prints() -> N
     uuid = LogicalType(Kind.UUID, native="public.token", base="uuid", printed=True)
     by_setting = choices.of(Column("u", uuid, "public.token"))
     assert by_setting and by_setting.kind is Kind.UUID and by_setting.target == "binary(16)"
+
+
+@pytest.mark.parametrize(
+    ("types", "keeps"),
+    [(MysqlTypes("mysql"), True), (MysqlTypes("mariadb"), True), (KafkaTypes(), True), (PostgresTypes(), False)],
+    ids=["mysql", "mariadb", "kafka", "postgresql"],
+)
+def test_each_target_says_whether_its_text_has_zero_characters(types: TypeMap, keeps: bool, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    assert value_rules(load_job(tmp_path / "job.toml", {}), types).keeps_nul is keeps

@@ -33,7 +33,10 @@ SCHEMA = TableSchema(
 TABLE = TargetTable(NAME, TableId("public", "o"), ("a", "b", "c", "d"), tuple(TYPES.values()), ("a",), tuple(TYPES))
 ONE = VerifyTable(SCHEMA, TABLE)
 RULES = ValueRules(
-    zero_date="null", texts=((Kind.TEXT, TextForm.LOWER_CASE),), zero_dates=(("shop.orders", "at", "1000-01-01"),)
+    zero_date="null",
+    keeps_nul=True,
+    texts=((Kind.TEXT, TextForm.LOWER_CASE),),
+    zero_dates=(("shop.orders", "at", "1000-01-01"),),
 )
 THERE = b'1\t1e0\t{"b": 1.50, "a": 2}\tx\n2\t0.5\t[]\t\\N\n'
 HERE = b'1\t1\t{"a":2,"b":1.5}\tx\n2\t.5\t[]\t\\N\n'

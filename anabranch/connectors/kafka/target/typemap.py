@@ -9,6 +9,8 @@ from anabranch.model.schema import Column, TableSchema
 
 
 class KafkaTypes:
+    keeps_nul = True
+
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         return Fit(str(type), Fidelity.EXACT)
 

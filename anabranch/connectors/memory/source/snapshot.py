@@ -106,6 +106,8 @@ def _blocks(relation: Relation, rows: Sequence[Row], columns: Sequence[str], rul
 def _stripped(text: str | None, rules: ValueRules) -> str | None:
     if text is None or "\0" not in text:
         return text
+    if rules.nul != "strip" and rules.keeps_nul:
+        return text
     if rules.nul != "strip":
         raise ValueRefused("a text holds a zero character", hint='set [types] nul = "strip"')
     return text.replace("\0", "")

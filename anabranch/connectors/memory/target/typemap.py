@@ -9,6 +9,8 @@ from anabranch.model.schema import Column, TableSchema
 
 
 class MemoryTypes:
+    keeps_nul = False  # as a PostgreSQL
+
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         return Fit(str(type), Fidelity.EXACT)
 

@@ -25,6 +25,7 @@ from anabranch.connectors.mysql.source.statement_tokens import tokens
 from anabranch.connectors.mysql.source.structures import HIDDEN, TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.source.table_names import BASE_TABLES, SYSTEM_SCHEMAS
 from anabranch.connectors.mysql.source.typemap import NativeType, Refused, logical_type
+from anabranch.connectors.mysql.source.whole_labels import with_whole_labels
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind
@@ -119,6 +120,7 @@ class Definitions:
             table = _table(kind, t, chosen[t], columns[t.name], indexes.get(t.name, []), keys.get(t.name, []))
             if kind == "mariadb":
                 table = self._with_uuids(_with_json(table, checks.get(t.name, []), columns[t.name]))
+            table = with_whole_labels(self._connection, table)
             table = replace(table, checks=checks_of(kind, table, checks.get(t.name, [])))
             table = self._with_untold_defaults(table)
             found[t] = self._with_instants(table) if kind == "mysql" else table

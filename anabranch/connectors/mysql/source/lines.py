@@ -141,7 +141,7 @@ class Finisher:
             block = self._decoded(block)
         for raw, escaped in _ESCAPES:
             block = block.replace(raw, escaped)
-        if b"\0" in block:
+        if b"\0" in block and (self._rules.nul == "strip" or not self._rules.keeps_nul):
             block = self._without_nul(block)
         if self._has_dates:
             block = self._with_real_dates(block)

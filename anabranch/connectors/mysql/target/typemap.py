@@ -86,6 +86,8 @@ INSTANTS = {"timestamp": "timestamp", "datetime": "datetime"}
 class MysqlTypes:
     """The TypeMap of this target, `family` being "mysql" or "mariadb". Total: every kind has a row above."""
 
+    keeps_nul = True
+
     def __init__(self, family: str = MYSQL) -> None:
         self.family = family
 

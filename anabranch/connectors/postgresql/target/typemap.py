@@ -94,6 +94,8 @@ EXTENSIONS = {"geometry": "postgis", "vector": "vector", "citext": "citext"}  # 
 class PostgresTypes:
     """The TypeMap of this target. Total: every kind has a row above."""
 
+    keeps_nul = False
+
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         if type.target and type.target != _setting(type.kind, rules):
             return _chosen(type, rules)
