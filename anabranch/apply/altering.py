@@ -56,6 +56,7 @@ from anabranch.model.ddl_changes import DdlRule, Outcome
 from anabranch.model.foreign_key_changes import with_former_keys
 from anabranch.model.ids import TableId
 from anabranch.model.index_changes import index_changes
+from anabranch.model.load_groups import with_linked
 from anabranch.model.parked_reasons import ANEW
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
@@ -411,7 +412,8 @@ class Altering:
                 why = f"{ALTERED}: {', '.join(map(str, refused))}, which foreign keys connect with this table"
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
             rule = next(self._rule(barriers[one].schema) for one in (table, *refused) if one in barriers)
-            found.append(Parked(table, sequence, f"{why}; {remedy.format(table=table)}", statement, rule, stood))
+            named = with_linked(table, schemas_of(self.progress), self.progress.settings.logs_cascades)
+            found.append(Parked(table, sequence, f"{why}; {remedy.format(table=named)}", statement, rule, stood))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
 

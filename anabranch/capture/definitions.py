@@ -43,7 +43,8 @@ from anabranch.model.column_changes import (
 from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, may_become
-from anabranch.model.parked_reasons import ANEW, DROPPED, NO_MORE_CHANGES, tells_dropped
+from anabranch.model.load_groups import with_linked
+from anabranch.model.parked_reasons import ALTERED, ANEW, CONNECTED, DROPPED, NO_MORE_CHANGES, tells_dropped
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
@@ -381,7 +382,7 @@ class DefinitionKeeper:
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
         if facts.kind == StatementKind.COLUMNS or self._drops_acting_key(facts, named):
             not_followed = NOT_FOLLOWED * any(map(self.follows, named))
-            return self._park(named, f"its columns or keys were altered at the source{not_followed}", statement.sql)
+            return self._park(named, f"{ALTERED}{not_followed}", statement.sql)
         if facts.kind in VANISHES:
             why = f"{facts.kind} at the source"
             if facts.kind == StatementKind.PARTITION:
@@ -548,15 +549,11 @@ class DefinitionKeeper:
     def _park(
         self, tables: Iterable[TableId], reason: str, statement: str, tx: int = 0, ordinal: int = 0
     ) -> list[Barrier]:
-        tables = list(tables)
+        tables, in_force = list(tables), self.trail.history.in_force()
         barriers = []
-        for table in component(tables, self.trail.history.in_force()):
-            why = (
-                reason
-                if table in tables
-                else f"{reason}: {', '.join(map(str, tables))}, which foreign keys connect with this table"
-            )
-            why = f"{why}; {self._remedy.format(table=table)}"
+        for table in component(tables, in_force):
+            why = reason if table in tables else f"{reason}: {', '.join(map(str, tables))}, {CONNECTED}"
+            why = f"{why}; {self._remedy.format(table=with_linked(table, in_force, self.trail.logs_cascades))}"
             self.trail.park(table, why, statement)
             barriers.append(Barrier(tx, ordinal, BarrierKind.PARK, table, statement, why))
             log.get().warning("table_parked", table=str(table), reason=why)

@@ -1,4 +1,4 @@
-"""`anabranch load`: the initial load, of all tables or of one."""
+"""`anabranch load`: the initial load, of all tables or of some."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.ddl_plan_text import backlog_lines
-from anabranch.cli.options import Verb, job_argument, log_level, table_option, target_option
+from anabranch.cli.options import Verb, job_argument, log_level, tables_option, target_option
 
 if TYPE_CHECKING:
     from anabranch.job import Job
@@ -20,7 +20,7 @@ NOTHING_ALTERED = "no change of a definition is behind its place"
 @click.command(cls=Verb)
 @job_argument
 @target_option
-@table_option("Load only this table (schema.table), first time or again.")
+@tables_option("Load only this table (schema.table); repeatable.")
 @click.option("--recreate", is_flag=True, help="Drop and create the target table (changed definition).")
 @click.option(
     "--with-children",
@@ -53,7 +53,7 @@ NOTHING_ALTERED = "no change of a definition is behind its place"
 def load(
     job: str,
     target: str | None,
-    table: str | None,
+    tables: tuple[str, ...],
     recreate: bool,
     with_children: bool,
     keep: bool,
@@ -65,18 +65,21 @@ def load(
     """Copy the tables that are not loaded yet.
 
     Resumes where it was stopped. With --table the others stream on: a table that streams already is taken out,
-    emptied at the target, and joins the others when the stream has caught up with it. For --from-now nobody may
+    emptied at the target, and joins the others when the stream has caught up with it; several are loaded one after the
+    other, those first whose changes foreign keys carry on. For --from-now nobody may
     write to the table meanwhile; POSITION is of the trail or of the source's log. --keep-rows is for a table that streams, or
     is parked at a place that the trail has. The last seven options need --table.
     """
     of_one = {"--recreate": recreate, "--with-children": with_children, "--keep": keep, "--keep-rows": keep_rows}
     vouched = {"--from-now": from_now, "--from": place is not None}
     for name, given in (of_one | vouched).items():
-        if given and not table:
+        if given and not tables:
             raise click.UsageError(f"{name} needs --table")
     both = [name for name, given in (of_one | vouched).items() if given]
     if any(vouched.values()) and len(both) > 1:
         raise click.UsageError(f"{both[-1]} copies nothing: it goes without {' and '.join(both[:-1])}")
+    if len(tables) > 1 and (keep_rows or any(vouched.values())):
+        raise click.UsageError(f"{'--keep-rows' if keep_rows else both[-1]} is for one table: give --table once")
     if recreate and keep:
         raise click.UsageError("--recreate makes the table anew, --keep leaves it as it is")
     if with_children and keep:
@@ -91,13 +94,13 @@ def load(
         )
     from anabranch.job import Job
 
-    if table and keep_rows:
-        _keep_rows(Job.from_file(job).on(target), table, plan)
+    if tables and keep_rows:
+        _keep_rows(Job.from_file(job).on(target), tables[0], plan)
         return
-    if table and (from_now or place is not None):
-        _vouch_for(Job.from_file(job).on(target), table, place)
+    if tables and (from_now or place is not None):
+        _vouch_for(Job.from_file(job).on(target), tables[0], place)
         return
-    Job.from_file(job).on(target).load(table=table, recreate=recreate, with_children=with_children, keep=keep)
+    Job.from_file(job).on(target).load(table=tables, recreate=recreate, with_children=with_children, keep=keep)
 
 
 def _keep_rows(job: Job, table: str, plan: bool) -> None:

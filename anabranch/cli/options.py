@@ -67,6 +67,15 @@ def table_option(help: str) -> Callable[[Command], Command]:
     return click.option("--table", metavar="T", callback=_parsed_table, help=help)
 
 
+def tables_option(help: str) -> Callable[[Command], Command]:
+    """Add `--table schema.table`, once for each table, checked and handed on as texts."""
+
+    def parsed(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(filter(None, (_parsed_table(context, parameter, text) for text in texts)))
+
+    return click.option("--table", "tables", metavar="T", multiple=True, callback=parsed, help=help)
+
+
 def table_argument(required: bool) -> Callable[[Command], Command]:
     """Add the argument `schema.table`, checked and handed on as text."""
     metavar = "TABLE" if required else "[TABLE]"

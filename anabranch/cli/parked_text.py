@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from anabranch.model.parked_reasons import tells_dropped
 from anabranch.state.store import time_text
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def listed(tables: Sequence[ParkedTable], rows: Sequence[AsideChange]) -> Iterat
         yield f"{'TABLE':<30} {'WAITING':>12} {'HELD BYTES':>14}  BACK BY"
     for one in tables:
         waiting, size = (f"{one.waiting:,}", f"{one.held_bytes:,}") if one.held_bytes else ("-", "-")
-        yield f"{one.source!s:<30} {waiting:>12} {size:>14}  {_back(one)}"
+        yield f"{one.source!s:<30} {waiting:>12} {size:>14}  {one.back_by or '-'}"
         yield f"    {one.reason}"
     if rows:
         yield from ([""] if tables else [])
@@ -79,13 +78,6 @@ def _value(value: str | None) -> str:
     return "NULL" if value is None else value
 
 
-def _back(one: ParkedTable) -> str:
-    if tells_dropped(one.reason):
-        return "-"
-    verb = "resume" if one.resumes_after is not None else "reload"
-    return f"anabranch parked {verb} JOB {one.source}"
-
-
 def shown(tables: Sequence[ParkedTable], rows: Sequence[AsideChange]) -> Iterator[str]:
     """Show one table, and its rows."""
     for one in tables:
@@ -103,7 +95,7 @@ def _table(one: ParkedTable) -> Iterator[str]:
     if one.resumes_after is not None:
         yield f"stands at   {one.position}"
         yield f"look        anabranch trail show JOB --from {one.resumes_after + 1} --table {one.source} --limit 5"
-    yield f"back by     {_back(one)}"
+    yield f"back by     {one.back_by or '-'}"
 
 
 def _row(one: AsideChange) -> Iterator[str]:

@@ -97,6 +97,4 @@ def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
         return
     if found.loads:
         yield "start the job (anabranch run JOB, or capture and apply), then:"
-    for change in found.loads:
-        recreate = " --recreate" if change.recreates else ""
-        yield f"  anabranch load JOB --table {change.table}{recreate}"
+    yield from (f"  {command}" for command in found.commands.values())

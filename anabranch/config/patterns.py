@@ -14,6 +14,7 @@ from anabranch.model.ids import TableId
 
 _PART = re.compile(r'"(?P<quoted>(?:[^"]|"")*)"|(?P<bare>[^".]+)')
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_GLOB = "*?["
 PLACEHOLDERS = ("schema", "table")
 
 
@@ -30,6 +31,15 @@ def _parts(text: str) -> list[tuple[str, bool]]:
     if at != len(text) or text.endswith(".") or len(parts) != 2 or not all(part for part, _ in parts):
         raise ValueError("two parts with one dot between them")
     return parts
+
+
+def place_of(text: str) -> TableId | None:
+    """Return the table that a pattern names, or `schema.*` where it names several of one schema; None where it names schemas by
+    a glob. Raises ValueError."""
+    (schema, is_literal), (table, is_name) = _parts(text)
+    if not is_literal and set(schema) & set(_GLOB):
+        return None
+    return TableId(schema, table if is_name or not set(table) & set(_GLOB) else "*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller
 from anabranch.manager.glances import Heard
-from anabranch.model.parked_reasons import tells_dropped
 
 routes = APIRouter(route_class=PageRoute)
 EACH = 50  # tables on a page
@@ -96,10 +95,10 @@ def _ways_back(manager: Manager, caller: Caller, name: str) -> list[Back]:
 
 
 def _command(manager: Manager, name: str, target: str, one: ParkedTable) -> str:
-    if tells_dropped(one.reason):
+    if not one.back_by:
         return ""
-    verb = "resume" if one.resumes_after is not None else "reload"
-    words = ["anabranch", "parked", verb, str(manager.jobs.file(name)), str(one.source)]
+    file = str(manager.jobs.file(name))
+    words = [file if word == "JOB" else word for word in shlex.split(one.back_by)]
     return shlex.join([*words, *(["--target", target] if target else [])])
 
 

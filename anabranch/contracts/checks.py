@@ -42,6 +42,8 @@ class PreflightContext:
     )  # of a job of a pair: by source table, the column at the target by which the newest row is told
     longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
+    unseen: tuple[TableId, ...] = ()  # tables, or schema.*, that rules include and of which the source has shown none
+
     instances: Mapping[TableId, tuple[TargetTable, ...]] = field(default_factory=dict)
     """Map each source table of a job with change tables to its form in each of them, in the order of the job file."""
 

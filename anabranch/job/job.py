@@ -69,16 +69,18 @@ class Job(DefinitionsJob):
             run_capture(self)
 
     def load(
-        self, table: str | None = None, recreate: bool = False, with_children: bool = False, keep: bool = False
+        self, table: str | Sequence[str] = (), recreate: bool = False, with_children: bool = False, keep: bool = False
     ) -> None:
-        """Copy the tables that are not loaded yet, or one table, new or again. `with_children`: also the tables that
-        foreign keys change together with it. `keep`: rows that its target table already has stay."""
+        """Copy the tables that are not loaded yet, or one table or some, new or again. `with_children`: also the tables that
+        foreign keys change together with them. `keep`: rows that their target tables already have stay."""
+        names = [table] if isinstance(table, str) else list(table)
+        told = ", ".join(names) or None
         with self._named(
-            "load", changes=table is not None, table=table, recreate=recreate, with_children=with_children, keep=keep
+            "load", changes=bool(names), table=told, recreate=recreate, with_children=with_children, keep=keep
         ):
             from anabranch.job.parts import run_load
 
-            run_load(self, TableId.parse(table) if table else None, recreate, with_children, keep=keep)
+            run_load(self, [*map(TableId.parse, names)], recreate, with_children, keep=keep)
 
     def vouch_for(self, table: str, place: str | None = None) -> Vouched | None:
         """Let a table stream, without a load, from a place at which its target table has the source's rows: a position of the

@@ -200,29 +200,31 @@ def modules_of_tasks(job: JobView, part_name: str) -> list[str]:
 
 def run_load(
     job: JobView,
-    table: TableId | None,
+    tables: Sequence[TableId],
     recreate: bool,
     with_children: bool = False,
     engine: Engine | None = None,
     keep: bool = False,
 ) -> None:
-    """Run a load in this process. `engine`: used instead of Spark."""
+    """Run a load in this process, of these tables; of all that are not loaded yet where there are none. `engine`: used instead
+    of Spark."""
     from anabranch.job.preflight import preflight_report
     from anabranch.lifecycle.beginning_changes import begin_changes
     from anabranch.lifecycle.hopping import await_load, await_trail, note_source, refuse_other_values
     from anabranch.lifecycle.loading import Loading
     from anabranch.lifecycle.loading_one import LoadingOne
 
-    if table is not None:
+    if tables:
         require_rows(job)
         refuse_load(job)
+    for table in tables:
         refuse_in_pair(job, table)
     refuse_unarmed(job)
     engine = engine or SparkEngine(spark_factory(job, "load"))
-    is_asked = table is not None
+    is_asked = bool(tables)
     with Stop() as stop, part(job, "load", stop.asked, is_asked) as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has made the preflight
-        if table is None and not has_looked:
+        if not tables and not has_looked:
             note_pairing(job)
             preflight_report(job).require()
         if job.captures:
@@ -230,19 +232,19 @@ def run_load(
             _await_trail(job, stop)
             note_source(job)
         else:
-            wait = await_trail if table is None else await_load  # a whole load goes with the one there
+            wait = await_load if tables else await_trail  # a whole load goes with the one there
             wait(job, stop, LoadWatcher(state).waiting)
             refuse_other_values(job)
         if not stop.asked():
             if job.config.keeps_changes:
                 begin_changes(job, stop.asked)
-            elif table is None:
+            elif not tables:
                 loading = Loading(job, engine, stop.asked, LoadWatcher(state))
                 loading.all_tables()
                 if not os.environ.get(SUPERVISED) and not stop.asked():
                     loading.tell_parked()  # `run` reports them itself, and would start the part again for this code
             else:
-                LoadingOne(job, engine, stop.asked, LoadWatcher(state)).one_table(table, recreate, with_children, keep)
+                LoadingOne(job, engine, stop.asked, LoadWatcher(state)).these(tables, recreate, with_children, keep)
     stop.exit_if_signalled()
 
 

@@ -22,10 +22,11 @@ from anabranch.errors import ConfigError, Fenced, SchemaError
 from anabranch.lifecycle.joining_target import AtTarget
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import goes_on_as, keys_apart
+from anabranch.model.load_groups import ancestors, cascading_parents, group_of, load_command, parents_first
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
-from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
+from anabranch.preflight.cascades import check_cascades
 from anabranch.preflight.report import Report
 from anabranch.trail import requests, retention
 from anabranch.trail.lock import LockHeld, OsLock, holder
@@ -45,12 +46,14 @@ ASKING = "asking.lock"  # in the job's home
 
 @dataclass(frozen=True)
 class Joining:
-    """A `load --table`, up to capture's answer."""
+    """A `load --table`, up to capture's answer. `asked`: the tables that the command names; `with_children`: it said so."""
 
     job: JobView
     source: SourceConnector
     target: RowTarget
     stop: Callable[[], bool]
+    asked: Sequence[TableId] = ()
+    with_children: bool = False
 
     @property
     def name(self) -> str:
@@ -71,7 +74,7 @@ class Joining:
         if self.stop():
             return None
         self.at_target.refuse_older_functions(now[table])
-        self.at_target.refuse_unconfirmed(now[table], state, recreate or keep)
+        self._refuse_unconfirmed([] if recreate or keep else self.at_target.unconfirmed(now[table], state), [table])
         if not recreate and (state is None or not state.generation):
             self.at_target.require_room(now[table], keep)
         if keep:
@@ -177,11 +180,34 @@ class Joining:
                 "waiting_for_capture", why=f"{why}, and none runs; {remedy}"
             )
 
+    def require_group(
+        self, group: Sequence[TableId], states: Mapping[TableId, TableState], recreate: bool, keep: bool
+    ) -> None:
+        """Refuse what one of several tables would be refused for, before any of them is taken out."""
+        would = []
+        for table in group:
+            now = self._at_source(table)
+            if not logs_cascades(self.job, self.source):
+                self._require_parents(table, now, cascading_parents(now, table) - {*group})
+            would += [] if recreate or keep else self.at_target.unconfirmed(now[table], states.get(table))
+        self._refuse_unconfirmed(would, group)
+
+    def in_order(self, tables: Sequence[TableId], states: Mapping[TableId, TableState]) -> list[TableId]:
+        """Return the tables as they are loaded one after the other: parents first, and as they were named."""
+        if len(tables) < 2:
+            return list(tables)
+        return parents_first(tables, self._at_source(tables[0]) | _schemas(states))
+
+    def _refuse_unconfirmed(self, would: Sequence[str], tables: Sequence[TableId]) -> None:
+        if would:
+            hint = load_command(self.asked or tables, recreate=True, with_children=self.with_children)
+            raise ConfigError("\n".join(would), job=self.name, hint=hint)
+
     def children(self, table: TableId, states: Mapping[TableId, TableState]) -> list[TableId]:
         """Return the job's tables whose rows foreign keys change with this one's, unseen in the source's log; parents first."""
         if logs_cascades(self.job, self.source):
             return []
-        schemas = {name: state.schema for name, state in states.items() if state.schema}
+        schemas = _schemas(states)
         above = {name: ancestors(schemas, name) for name in schemas}
         found = [name for name in sorted(schemas) if table in above[name] and name != table]
         return sorted(found, key=lambda name: len(above[name]))
@@ -204,29 +230,31 @@ class Joining:
                     hint="stop apply (and run; capture goes on), load the table, start again",
                 )
 
-    def refuse_children(self, table: TableId, children: Sequence[TableId]) -> None:
+    def refuse_children(self, table: TableId, children: Sequence[TableId], recreate: bool = False) -> None:
         """Refuse to load a table without its children: they would miss what its changes did to them meanwhile."""
-        if children:
-            names = ", ".join(map(str, children))
-            raise ConfigError(
-                f"foreign keys change rows of {names} with those of {table}, and the source's log does not show it",
-                job=self.name,
-                hint=f"load them again with it: anabranch load JOB --table {table} --with-children",
-            )
+        if not children:
+            return
+        names = ", ".join(map(str, children))
+        why = f"foreign keys change rows of {names} with those of {table}, and the source's log does not show it"
+        now, states = self._at_source(table), self.states()
+        found = [one for one in (*self.asked, table, *children) if one in now] if not recreate else []
+        would = [line for one in dict.fromkeys(found) for line in self.at_target.unconfirmed(now[one], states.get(one))]
+        command = load_command(self.asked or [table], recreate or bool(would), with_children=True)
+        raise ConfigError("\n".join([why, *would]), job=self.name, hint=f"load them again with it: {command}")
 
-    def let_out(self, children: Sequence[TableId], table: TableId) -> bool:
-        """Take a table and its children out; those that are being loaded begin anew, behind the table. Returns False
-        when stopped before.
+    def let_out(self, tables: Sequence[TableId]) -> bool:
+        """Take tables out, parents being the first of them; those behind the first that are being loaded begin anew. Returns
+        False when stopped before.
 
         One that was parked on its way stays parked: its load begins anew without that.
         """
-        while joining := [s for t in children if (s := self.states().get(t)) and s.is_joining]:
+        while joining := [s for t in tables[1:] if (s := self.states().get(t)) and s.is_joining]:
             if self.stop():
                 return False
             is_waited_for = is_applied(self.job)  # while apply runs, loaded ones may join at any moment
             self._take_out([s for s in joining if not s.is_loaded or not is_waited_for])
             time.sleep(0.2)
-        return self.await_leaving([*reversed(children), table])
+        return self.await_leaving([*reversed(tables)])
 
     def await_leaving(self, tables: Sequence[TableId]) -> bool:
         """Take tables that are followed out, by apply where it runs. Returns False when stopped before."""
@@ -317,9 +345,7 @@ class Joining:
         parents, is_told = cascading_parents(now, table) - {table}, False
         while not self.stop():
             states = self.states()
-            away = [parent for parent in sorted(parents) if parent not in states or not states[parent].is_on_its_way]
-            if away:
-                raise self._parents_first(table, away, now)
+            self._require_parents(table, now, parents)
             if all(states[parent].is_streaming for parent in parents) or not is_applied(self.job):
                 return  # if apply does not run, they join first when it starts
             if not is_told:
@@ -327,20 +353,25 @@ class Joining:
             is_told = True
             time.sleep(0.2)
 
-    def _parents_first(
-        self, table: TableId, away: Sequence[TableId], now: Mapping[TableId, TableSchema]
-    ) -> ConfigError:
-        names = ", ".join(map(str, away))
-        hint = f"load the parent first: anabranch load JOB --table {away[0]}"
+    def _require_parents(
+        self, table: TableId, now: Mapping[TableId, TableSchema], parents: Collection[TableId]
+    ) -> None:
+        """Require that tables stream, or come to that by themselves. The hint is the command that loads all that is needed."""
+        states = self.states()
+        lost = {one for one in {*now, *states} if one not in states or not states[one].is_on_its_way}
+        if not (away := [parent for parent in sorted(parents) if parent in lost]):
+            return
+        why = f"foreign keys change rows of {table} with rows of tables that are not streaming: {', '.join(map(str, away))}"
         if any(table in ancestors(now, parent) for parent in away):
             hint = (
                 "they change each other in a circle: remove the job's state (anabranch drop JOB --execute), load again"
             )
-        return ConfigError(
-            f"foreign keys change rows of {table} with rows of tables that are not streaming: {names}",
-            job=self.name,
-            hint=hint,
-        )
+            raise ConfigError(why, job=self.name, hint=hint)
+        group = group_of(table, {one: now[one] for one in now if one in states or one in ancestors(now, table)}, lost)
+        group = parents_first({*group, *self.asked}, now)
+        would = [line for one in group if one in now for line in self.at_target.unconfirmed(now[one], states.get(one))]
+        hint = f"load them together, parents first: {load_command(group, bool(would), self.with_children)}"
+        raise ConfigError("\n".join([why, *would]), job=self.name, hint=hint)
 
     def stands_otherwise(self, table: TableId) -> bool:
         """Return whether the target's table is not what rows of the source's definition of now are written for."""
@@ -349,6 +380,10 @@ class Joining:
     def states(self) -> dict[TableId, TableState]:
         with closing(self.target.store()) as store:
             return store.states.tables(self.name)
+
+
+def _schemas(states: Mapping[TableId, TableState]) -> dict[TableId, TableSchema]:
+    return {name: state.schema for name, state in states.items() if state.schema}
 
 
 def _as_now(found: TableSchema, now: TableSchema) -> TableSchema:

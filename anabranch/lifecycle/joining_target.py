@@ -94,28 +94,22 @@ class AtTarget:
                 " without --keep",
             )
 
-    def refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
-        """Refuse a changed definition without the user's word: the target table has to be created anew."""
-        if state is None or state.schema is None or recreate:
-            return
+    def unconfirmed(self, now: TableSchema, state: TableState | None) -> list[str]:
+        """Say what a load would drop and create because the definition changed, which it does with the user's word alone."""
+        if state is None or state.schema is None:
+            return []
         with closing(self.target.tables(value_rules(self.job))) as tables:
             then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
             steps = list(tables.script([(now, self.job.rules.target_table(now))]))
         other = self.differences(now)
         if now.same_definition(then) and not (state.facts.recreate or self.lacks(now.id, state) or other):
-            return
+            return []
         would = f"--recreate would drop {state.target} at the target and create it anew:"
-        raise ConfigError(
-            "\n".join(
-                [
-                    f"the definition of {now.id}, or what the job makes of it, changed since it was loaded; {would}",
-                    *other,
-                    *(step.sql for step in steps if step.sql and step.table and step.when is When.BEFORE_LOAD),
-                ]
-            ),
-            job=self.job.config.name,
-            hint=f"anabranch load JOB --table {now.id} --recreate",
-        )
+        return [
+            f"the definition of {now.id}, or what the job makes of it, changed since it was loaded; {would}",
+            *other,
+            *(step.sql for step in steps if step.sql and step.table and step.when is When.BEFORE_LOAD),
+        ]
 
     def _states(self) -> dict[TableId, TableState]:
         with closing(self.target.store()) as store:

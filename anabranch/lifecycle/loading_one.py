@@ -1,8 +1,8 @@
-"""`load --table`: one table, while the others stream (K15)."""
+"""`load --table`: one table, or some, while the others stream (K15)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -35,21 +35,23 @@ from anabranch.lifecycle.copying import Copying
 class LoadingOne(Copying):
     """One call of `load --table`."""
 
-    def one_table(self, table: TableId, recreate: bool, with_children: bool = False, keep: bool = False) -> None:
-        """Load a table that streams, is parked, or is new (K15). Apply takes it out if need be, capture brings it in,
-        it is emptied and loaded, and apply lets it join.
+    def these(self, tables: Sequence[TableId], recreate: bool, with_children: bool = False, keep: bool = False) -> None:
+        """Load tables that stream, are parked, or are new (K15), one after the other, parents first. Apply takes them out if
+        need be, capture brings them in, they are emptied and loaded, and apply lets them join.
 
-        `with_children`: also load the tables whose rows foreign keys change together with its own, unseen by the log.
-        `keep`: rows that its target table already has stay.
+        `with_children`: also load the tables whose rows foreign keys change together with theirs, unseen by the log.
+        `keep`: rows that their target tables already have stay. Several are taken out together, before the first is loaded:
+        what one of them is refused for is said before that.
         """
         refuse_while_cut_over(self.job)
-        if not self.job.rules.includes(table):
-            raise self.job.rules.not_replicated(table)
+        for table in tables:
+            if not self.job.rules.includes(table):
+                raise self.job.rules.not_replicated(table)
         with alone(self.job, self.stop):
             with closing(self.target.store()) as store:
                 prepare_target(self.job, store)
                 states = store.states.tables(self.name)
-            self._with_children(table, states, recreate, with_children, keep)
+            self._together(list(dict.fromkeys(tables)), states, recreate, with_children, keep)
 
     def _refuse_rows_of_others(self, table: TableId) -> None:
         """Refuse to empty a table that other jobs write to before it is taken out of the stream."""
@@ -64,25 +66,49 @@ class LoadingOne(Copying):
                     " is removed by anabranch drop",
                 )
 
-    def _with_children(
-        self, table: TableId, states: Mapping[TableId, TableState], recreate: bool, with_children: bool, keep: bool
+    def _together(
+        self,
+        tables: Sequence[TableId],
+        states: Mapping[TableId, TableState],
+        recreate: bool,
+        with_children: bool,
+        keep: bool,
     ) -> None:
-        joining = Joining(self.job, self.source, self.target, self.stop)
-        children = joining.children(table, states)
-        joining.refuse_hidden([table, *children] if with_children else [table], states)
-        if with_children:
-            for one in (table, *children):  # refused before anything is taken out
-                keeps = keep or self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
-                if not keeps:
-                    self._refuse_rows_of_others(one)
+        joining = Joining(self.job, self.source, self.target, self.stop, tables, with_children)
+        tables = joining.in_order(tables, states)
+        children = {table: joining.children(table, states) for table in tables}
+        below = [one for table in tables for one in children[table]] if with_children else []
+        group = (
+            list(dict.fromkeys([*tables, *below])) if len(tables) < 2 else joining.in_order([*tables, *below], states)
+        )
+        joining.refuse_hidden(group, states)
+        for table in tables:
+            beside = [one for one in children[table] if one not in group and not states[one].is_parked]
+            if table in states and not states[table].facts.joins:
+                joining.refuse_children(table, beside, recreate)
+        if len(group) > 1 or with_children:
+            self._require_all(joining, group, states, recreate, keep)
             self.watcher.begins()
-            if not joining.let_out(children, table):
+            if not joining.let_out(group):
                 return
-        if not with_children and table in states and not states[table].facts.joins:
-            joining.refuse_children(table, [child for child in children if not states[child].is_parked])
-        for one in (table, *(children if with_children else ())):
+        for one in group:
             if not self.stop():
-                self._one_table(joining, one, recreate and one == table, keep)
+                self._one_table(joining, one, recreate, keep)
+
+    def _require_all(
+        self,
+        joining: Joining,
+        group: Sequence[TableId],
+        states: Mapping[TableId, TableState],
+        recreate: bool,
+        keep: bool,
+    ) -> None:
+        """Refuse what would stop a load of several tables on its way, before the first is taken out."""
+        joining.require_group(group, states, recreate, keep)
+        for one in group:
+            keeps = keep or self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
+            if not keeps:
+                self._refuse_rows_of_others(one)
 
     def _one_table(self, joining: Joining, table: TableId, recreate: bool, keep: bool) -> None:
         state = joining.states().get(table)
@@ -93,7 +119,7 @@ class LoadingOne(Copying):
             self._refuse_unrecorded(table)
         if begun and recreate and joining.stands_otherwise(table):  # its rows would be refused again and again
             self.watcher.begins()
-            if not joining.let_out([table], table):  # before its table goes: apply, or a load, could go on without rows
+            if not joining.let_out([table]):  # before its table goes: apply, or a load, could go on without rows
                 return
             state, begun = joining.states().get(table), False
         load = self._planned(joining, table, state, begun, recreate, keep)

@@ -6,6 +6,7 @@ What does not live here: parking (apply, capture), joining (apply), loading agai
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from anabranch import log
 from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
+from anabranch.model.load_groups import group_of, load_command
+from anabranch.model.parked_reasons import tells_altered, tells_dropped
 from anabranch.model.schema import component
 from anabranch.model.table_life import TableState, give_up_place
 from anabranch.model.table_life import resume as to_resume
@@ -32,7 +35,7 @@ DECIDE = "anabranch ddl ls JOB has its number N, anabranch ddl approve JOB N let
 class ParkedTable:
     """A parked table. `resumes_after`: the sequence from which on the trail is held for it, None where it has to be
     loaded again; `position` is that place. `waiting`: its row images behind that place. `held_bytes`: the bytes of the
-    trail behind it."""
+    trail behind it. `back_by`: the command that brings it back; "" where none does."""
 
     source: TableId
     target: TableId
@@ -41,6 +44,7 @@ class ParkedTable:
     position: str
     waiting: int
     held_bytes: int
+    back_by: str = ""
 
 
 def parked_tables(job: JobView, table: TableId | None = None) -> list[ParkedTable]:
@@ -60,15 +64,32 @@ def _told(
     job: JobView, state: TableState, states: Mapping[TableId, TableState], trail: TrailReader | None
 ) -> ParkedTable:
     hold = retention.readers(trail.directory).get(job.names.table(state.source)) if trail else None
-    if trail is None or hold is None:
-        return ParkedTable(state.source, state.target, state.reason, None, "", 0, 0)
-    after = resumes_after(state, states, trail)
-    refs = trail.descriptors(max(hold.sequence, trail.first() - 1))
-    waiting = sum(rows for ref in refs for name, rows in ref.tables if name == str(state.source))
-    position = str(trail.position_at(after)) if after is not None else ""
-    return ParkedTable(
-        state.source, state.target, state.reason, after, position, waiting, sum(ref.length for ref in refs)
-    )
+    after, position, waiting, size = None, "", 0, 0
+    if trail is not None and hold is not None:
+        after = resumes_after(state, states, trail)
+        refs = trail.descriptors(max(hold.sequence, trail.first() - 1))
+        waiting = sum(rows for ref in refs for name, rows in ref.tables if name == str(state.source))
+        position = str(trail.position_at(after)) if after is not None else ""
+        size = sum(ref.length for ref in refs)
+    resumed_by = f"anabranch parked resume JOB {shlex.quote(str(state.source))}"
+    back_by = resumed_by if after is not None else _loaded_by(job, state, states, trail)
+    return ParkedTable(state.source, state.target, state.reason, after, position, waiting, size, back_by)
+
+
+def _loaded_by(job: JobView, state: TableState, states: Mapping[TableId, TableState], trail: TrailReader | None) -> str:
+    """Return the command that loads the table again, with all that has to be loaded with it; "" for one that is gone, and where
+    the target keeps changes, which no load brings.
+
+    That a definition changed since is known of what was parked for it; of others the command says so, and how it goes on.
+    """
+    if tells_dropped(state.reason) or job.config.keeps_changes:
+        return ""
+    schemas = {one: it.schema for one, it in states.items() if it.schema}
+    away = [one for one, it in states.items() if not it.is_on_its_way]
+    unseen = trail is not None and not trail.identity.logs_cascades
+    group = group_of(state.source, schemas, away) if unseen else [state.source]
+    found = [states[one] for one in group if one in states]
+    return load_command(group, any(it.facts.recreate or tells_altered(it.reason) for it in found))
 
 
 def resumes_after(state: TableState, states: Mapping[TableId, TableState], trail: TrailReader) -> int | None:
@@ -130,15 +151,15 @@ def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId |
     if table is not None:
         groups = [group for group in groups if table in [state.source for state in group]]
     with TrailReader(job.trail) as trail:
-        lost = [name for group in groups for name in _lost(group, states, trail)]
+        lost = {
+            name: _loaded_by(job, states[name], states, trail)
+            for group in groups
+            for name in _lost(group, states, trail)
+        }
         found = [state for group in groups if not _lost(group, states, trail) for state in group]
     if not found:
-        name = lost[0] if lost else table
-        raise ConfigError(
-            f"{name} cannot go on where it stood",
-            job=job.config.name,
-            hint=f"load it again: anabranch parked reload JOB {name}",
-        )
+        name, command = next(iter(lost.items())) if lost else (table, f"anabranch parked reload JOB {table}")
+        raise ConfigError(f"{name} cannot go on where it stood", job=job.config.name, hint=f"load it again: {command}")
     for name in lost:
         log.get(job=job.config.name, table=str(name)).warning("table_not_resumed", why="it has to be loaded again")
     return found

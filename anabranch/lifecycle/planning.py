@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,11 @@ from anabranch.databases import SOURCE, TARGET
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
+from anabranch.model.load_groups import ancestors, load_command, parents_first
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.table_life import TableState, wait_for_load
 from anabranch.model.writers import own_targets
-from anabranch.preflight.cascades import ancestors, check_cascades
+from anabranch.preflight.cascades import check_cascades
 from anabranch.preflight.report import Report
 from anabranch.rows.json_texts import is_json
 from anabranch.rows.net import TargetTable
@@ -57,15 +58,23 @@ class TableChange:
 @dataclass(frozen=True)
 class Plan:
     """The result of comparing. `lines`: the differences of the file. `changes`: what they mean for tables; empty where
-    all tables stay as they are. `notes`: what a difference does not reach, though one would think so."""
+    all tables stay as they are. `notes`: what a difference does not reach, though one would think so. `together`: the tables
+    that a load brings in, those in one that foreign keys change with each other unseen by the log, parents first."""
 
     lines: tuple[str, ...]
     changes: tuple[TableChange, ...]
     notes: tuple[str, ...] = ()
+    together: tuple[tuple[TableId, ...], ...] = ()
 
     @property
     def loads(self) -> list[TableChange]:
         return [change for change in self.changes if change.kind != GONE]
+
+    @property
+    def commands(self) -> dict[tuple[TableId, ...], str]:
+        """The commands that load the tables, each by those that it brings in."""
+        recreated = {change.table for change in self.loads if change.recreates}
+        return {group: load_command(group, not recreated.isdisjoint(group)) for group in self.together}
 
 
 def plan(job: JobView, execute: bool) -> Plan | None:
@@ -160,7 +169,25 @@ def _plan(job: JobView, before: dict[str, Any], states: Mapping[TableId, TableSt
     ]
     fresh = [TableChange(table, NEW) for table in sorted(new)]
     notes = tuple(_older(job.rules, kept, present)) if TEXTS_AS_JSON & found.keys() else ()
-    return Plan(tuple(map(str, found.values())), (*gone, *changed.values(), *with_it, *fresh), notes)
+    changes = (*changed.values(), *with_it, *fresh)
+    together = _together([change.table for change in changes], {**present, **kept}, logs_cascades)
+    return Plan(tuple(map(str, found.values())), (*gone, *changes), notes, together)
+
+
+def _together(
+    tables: Sequence[TableId], schemas: Mapping[TableId, TableSchema], logs_cascades: bool
+) -> tuple[tuple[TableId, ...], ...]:
+    """Return the tables, each in a group with those that foreign keys change with it unseen by the log."""
+    if logs_cascades:
+        return tuple((table,) for table in tables)
+    found: list[tuple[TableId, ...]] = []
+    for table in tables:
+        linked = [
+            one for one in found if any(table in ancestors(schemas, t) or t in ancestors(schemas, table) for t in one)
+        ]
+        group = parents_first({table, *(t for one in linked for t in one)}, schemas)
+        found = [*(one for one in found if one not in linked), tuple(group)]
+    return tuple(found)
 
 
 def _require_built(job: JobView, states: Iterable[TableState]) -> None:
@@ -290,11 +317,12 @@ def _take_over(job: JobView, store: TargetStore, found: Plan, states: Mapping[Ta
         if change.kind == GONE:
             store.states.forget_table(job.config.name, state)
         else:
-            store.states.save_table(job.config.name, _waiting(state, change), state)
+            command = next(text for group, text in found.commands.items() if change.table in group)
+            store.states.save_table(job.config.name, _waiting(state, change, command), state)
         retention.unregister(job.trail, job.names.table(change.table))
 
 
-def _waiting(state: TableState, change: TableChange) -> TableState:
+def _waiting(state: TableState, change: TableChange, command: str) -> TableState:
     """Return the state of a table that stays parked until it is loaded again."""
-    reason = f"the job file was changed ({change.why}); anabranch load JOB --table {change.table} brings it in"
+    reason = f"the job file was changed ({change.why}); {command} brings it in"
     return wait_for_load(state, reason, change.recreates)

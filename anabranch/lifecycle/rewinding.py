@@ -22,11 +22,11 @@ from anabranch.failpoints import reach
 from anabranch.lifecycle.skipping import require_still, sequence_of
 from anabranch.load.order import demands
 from anabranch.model.ids import TableId
+from anabranch.model.load_groups import ancestors
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState, build_again, open_window
-from anabranch.preflight.cascades import ancestors
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.alone import alone

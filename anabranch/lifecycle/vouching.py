@@ -26,10 +26,10 @@ from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.joining import Joining
 from anabranch.lifecycle.skipping import sequence_of
 from anabranch.model.ids import TableId
+from anabranch.model.load_groups import cascading_parents
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState, vouch
-from anabranch.preflight.cascades import cascading_parents
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.view.alone import alone

@@ -10,7 +10,9 @@ from anabranch.model.table_facts import ParkedFor
 
 DROPPED = ParkedFor.DROPPED.words
 NEW = "new at the source: it was created, renamed or moved there after the log began, or was hidden from the job's user"
+ALTERED = "its columns or keys were altered at the source"
 _NOT_YET = f"{NEW}, and "
+CONNECTED = "which foreign keys connect with this table"
 # What brings a table back where the target keeps changes: there is no load. These are read by people alone.
 ANEW = "only a job that begins again brings it in: anabranch drop JOB --execute, then run the job"
 NO_MORE_CHANGES = f"the changes that are there stay; where the source has a table of this name again, {ANEW}"
@@ -29,3 +31,9 @@ def tells_dropped(reason: str) -> bool:
 def tells_not_yet(reason: str) -> bool:
     """Return whether the table was new and could not be followed, by the reason of a barrier in the trail."""
     return reason.startswith(_NOT_YET)
+
+
+def tells_altered(reason: str) -> bool:
+    """Return whether the columns of the table itself were altered, by the reason of a state: its target table has to be made
+    anew for what the source has now."""
+    return reason.startswith(ALTERED) and CONNECTED not in reason

@@ -11,6 +11,7 @@ from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
+from anabranch.model.load_groups import closure
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 from anabranch.rows.computed import refusals
 from anabranch.rules.rule_set import RuleSet
@@ -106,28 +107,6 @@ def _circles(tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
                 f"{table} and {', '.join(others)} remove each other's rows by ON DELETE CASCADE, unseen by the log"
             )
             yield _failed(table, message, f"exclude one of them, or {OTHER_ACTION} in one of them")
-
-
-def closure(above: Mapping[TableId, set[TableId]], table: TableId) -> set[TableId]:
-    """Return all tables that can be reached from a table; itself only where a way leads back."""
-    found: set[TableId] = set()
-    open_tables = list(above.get(table, ()))
-    while open_tables:
-        current = open_tables.pop()
-        if current not in found:
-            found.add(current)
-            open_tables.extend(above.get(current, ()))
-    return found
-
-
-def cascading_parents(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
-    """Return the tables whose changes change rows of this one."""
-    return {key.parent for key in tables[table].foreign_keys if key.changes_rows} if table in tables else set()
-
-
-def ancestors(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
-    """Return the tables whose changes change rows of this one, over all levels."""
-    return closure({each: cascading_parents(tables, each) for each in tables}, table)
 
 
 def _place(key: ForeignKey) -> str:

@@ -33,6 +33,7 @@ class Selection:
     )  # tables whose filter uses other columns than the key's, or where a missing row is to be written from its change
     results: list[CheckResult] = field(default_factory=list)
     logs_cascades: bool = False
+    unseen: tuple[TableId, ...] = ()  # PreflightContext.unseen
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present
     writers: tuple[SourceWriter, ...] = ()  # to tables of the source, without the job itself
     told_by: dict[TableId, str] = field(default_factory=dict)  # PreflightContext.told_by
@@ -70,7 +71,11 @@ def select(
 
 def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection, known: KnownJob) -> None:
     for problem in rules.without_match(present):
-        hint = f"did you mean {problem.nearest}?" if problem.nearest else "check the spelling and the user's grants"
+        hint = (
+            f"did you mean {problem.nearest}?"
+            if problem.nearest
+            else "check the spelling, and whether the user may see it"
+        )
         selection.add("job.rules", CheckVerdict.WARNING, str(replace(problem, nearest="")), hint)
     for found in rules.contradictions(present):
         selection.add("job.rules", CheckVerdict.WARNING, str(found.problem), found.hint)

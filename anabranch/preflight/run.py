@@ -162,6 +162,7 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
     selection = select(rules, present, now, known)
     selection.logs_cascades = logs_cascades
     selection.writers = tuple(w for w in writers if w.key != known.uuid or w.through)
+    selection.unseen = rules.unseen(present)
     selection.waiting = frozenset(filter(rules.includes, present)) - selection.tables.keys()
     if not logs_cascades:
         selection.results += check_cascades(rules, selection.tables.values(), rules.values)
@@ -209,6 +210,7 @@ def _context(
         leave_out=frozenset(config.source.leave_out),
         told_by=selection.told_by,
         instances=selection.instances,
+        unseen=selection.unseen,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from anabranch.config import JobConfig, TableEntry
-from anabranch.config.patterns import Pattern, Template
+from anabranch.config.patterns import Pattern, Template, place_of
 from anabranch.config.sections.pair import Pair
 from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
@@ -139,6 +139,13 @@ class RuleSet:
             for place, text in enumerate(rule.include)
             if not any(Pattern.parse(text).matches(table) for table in present)
         ]
+
+    def unseen(self, tables: Iterable[TableId]) -> tuple[TableId, ...]:
+        """Return what include patterns name that match none of the source's tables, as `place_of` has it."""
+        present = list(tables)
+        texts = [text for rule in self._config.rules for text in rule.include]
+        lost = (text for text in texts if not any(Pattern.parse(text).matches(table) for table in present))
+        return tuple(dict.fromkeys(place for text in lost if (place := place_of(text))))
 
     def left_to_tools(self, tables: Iterable[TableId]) -> list[TableId]:
         """Return tables that a rule includes, and that are left out because a tool for online changes works with them."""

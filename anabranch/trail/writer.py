@@ -270,6 +270,11 @@ class TrailWriter:
         self.flush()
         self._save(replace(self._identity, source_identity=source_identity))
 
+    @property
+    def logs_cascades(self) -> bool:
+        """Return what was noted of this source; False where nobody has."""
+        return bool(self._identity.logs_cascades)
+
     def note_cascades(self, are_logged: bool) -> None:
         """Note whether the source logs what foreign keys do, for readers that ask while the source is away (K1)."""
         if are_logged != self._identity.logs_cascades:

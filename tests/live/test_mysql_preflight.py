@@ -189,6 +189,49 @@ def test_grants_each_by_name(mysql_family: Server, source_database: Make) -> Non
         assert one(checked(database, endpoint), "grants").verdict == "ok"
 
 
+def test_what_a_user_is_not_shown_is_told_with_its_grant(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int primary key)")
+    client = {"mysql": "REPLICATION CLIENT", "mariadb": "BINLOG MONITOR"}[mysql_family.name]
+    everything, single = TableId(database.name, "*"), TableId(database.name, "t")
+    with user_with(database, f"REPLICATION SLAVE, {client} ON *.*") as endpoint:
+        source = connectors.source(endpoint, MysqlSourceOptions(None))
+        with closing(source.catalog()) as catalog:
+            assert catalog.tables(lambda table: table.schema == database.name) == {}
+        with closing(source.checks()) as checks:
+            context = PreflightContext("job", {"load.lock": "global"}, {}, {}, unseen=(everything, single))
+            found = [one for one in checks.run(context) if one.check == "source.grants" and "SELECT" in one.message]
+            assert [one.verdict for one in found] == ["failed", "failed"]
+            assert not {one.check for one in checks.run(context)} & {
+                "source.keys",
+                "source.engines",
+                "source.not_carried",
+            }
+            database.execute(found[1].hint)
+            with closing(source.catalog()) as catalog:
+                assert catalog.tables(lambda table: table.schema == database.name).keys() == {single}
+            assert f"`{database.name}`.`t`" in found[1].hint
+            database.execute(found[0].hint)
+            assert not [one for one in checks.run(context) if one.check == "source.grants" and "SELECT" in one.message]
+        told = one(checked(database, endpoint), "triggers")
+        assert told.verdict == "ok" and "lacks TRIGGER" in told.message
+        database.execute(told.message.rpartition("(")[2].rstrip(")"))
+        assert "triggers" not in checked(database, endpoint)
+
+
+def test_a_check_that_may_not_be_asked_names_the_right(mysql: Server, source_database: Make) -> None:
+    """The server's own words tell to look for damaged data."""
+    database = source_database(mysql)
+    database.execute("CREATE TABLE t (id int primary key)")
+    with user_with(database, f"SELECT ON `{database.name}`.*") as endpoint:
+        told = checked(database, endpoint)
+        for check in ("xa", "filters") if version_of(mysql) >= (8, 0) else ("filters",):
+            found = one(told, check)
+            assert found.verdict == "warning" and "lacks" in found.message and "1401" not in found.message
+            database.execute(found.hint)
+            assert not [again for again in checked(database, endpoint).get(check, ()) if again.verdict != "ok"]
+
+
 def test_grants_for_locks(mysql: Server, source_database: Make) -> None:
     database = source_database(mysql)
     database.execute("CREATE TABLE t (id int primary key)")

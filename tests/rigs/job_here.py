@@ -94,7 +94,7 @@ class JobHere:
             try:
                 captured.add_done_callback(interrupt)
                 try:
-                    parts.run_load(job, table, recreate, engine=LocalEngine(Small()), keep=keep)
+                    parts.run_load(job, [table] if table else [], recreate, engine=LocalEngine(Small()), keep=keep)
                 finally:
                     with alone:
                         is_over.set()

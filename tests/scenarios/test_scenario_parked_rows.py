@@ -89,7 +89,7 @@ def what_is_given_up_is_loaded_again(made: Scenario) -> None:
     made.sync(run)
     assert made.states()["parent"] == made.states()["child"] == "parked"
     assert "bytes of the trail are held" in made.cli("parked", "drop", parent).stdout
-    assert f"anabranch parked reload JOB {child}" in made.cli("parked", "resume", child, code=2).stderr
+    assert f"anabranch load JOB --table {parent} --table {child}" in made.cli("parked", "resume", child, code=2).stderr
     made.target.execute(NO_CHECK)
     made.cli("parked", "reload", parent)
     made.wait_streaming(run)

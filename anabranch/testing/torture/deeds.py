@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch.model.ids import TableId
+from anabranch.model.load_groups import ancestors, cascading_parents
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
-from anabranch.preflight.cascades import ancestors, cascading_parents
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.parts import Ended, Parts, Running
 from anabranch.testing.torture.tables import LEDGER

@@ -154,9 +154,9 @@ def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException |
             return 0, None
         job = job.on(target or ONLY)
         if name == "load":
-            parts.run_load(job, None, False, engine=LocalEngine(small))
+            parts.run_load(job, [], False, engine=LocalEngine(small))
         elif name.startswith("reload "):
-            parts.run_load(job, TableId.parse(name.partition(" ")[2]), False, True, LocalEngine(small))
+            parts.run_load(job, [TableId.parse(name.partition(" ")[2])], False, True, LocalEngine(small))
         elif name == "resume":
             _resume(job)
         elif name == "release":

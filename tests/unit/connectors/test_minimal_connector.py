@@ -151,7 +151,7 @@ def test_a_job_loads_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with made.transaction() as changes:
         for number in range(3):
             changes.insert(table, {"id": str(number), "word": f"w{number}"})
-    run_load(Job.from_file(job_file(tmp_path)), None, recreate=False, engine=LocalEngine(Small()))
+    run_load(Job.from_file(job_file(tmp_path)), [], recreate=False, engine=LocalEngine(Small()))
     target = TableId("public", "item")
     assert sorted(row[:2] for row in database("minimal").tables[target].rows.values()) == [
         ("0", "w0"),

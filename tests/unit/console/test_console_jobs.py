@@ -169,15 +169,20 @@ def test_a_parked_table_has_its_way_back(browser: Browser, monkeypatch: pytest.M
 
     one, other = TableId("shop", "a b"), TableId("shop", "c")
     found = [
-        ("", ParkedTable(one, one, f"why {EVIL}", 7, "7@x", 3, 400)),
-        ("", ParkedTable(other, other, "w", None, "", 0, 0)),
+        (
+            "",
+            ParkedTable(
+                one, one, f"why {EVIL}", 7, "7@x", 3, 400, f"anabranch parked resume JOB {shlex.quote(str(one))}"
+            ),
+        ),
+        ("", ParkedTable(other, other, "w", None, "", 0, 0, f"anabranch load JOB --table {other}")),
     ]
     monkeypatch.setattr(browser.manager, "parked", lambda *_: found)
     browser.manager.glances.hear("shop", status(table("shop.a b", "parked", "why")))
     browser.log_in()
     shown = browser.part("/jobs/shop/status")
     assert f"shop.toml {escape(shlex.quote(str(one)))}</code>" in shown and "anabranch parked resume" in shown
-    assert "anabranch parked reload" in shown and "3 row images wait" in shown and "<script>alert" not in shown
+    assert "anabranch load" in shown and "3 row images wait" in shown and "<script>alert" not in shown
 
 
 @pytest.mark.parametrize("action", ["start", "stop", "restart"])

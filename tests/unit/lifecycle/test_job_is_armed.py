@@ -135,9 +135,9 @@ def test_only_a_job_of_standing_tables_is_armed_and_such_a_job_never_loads(job: 
     with pytest.raises(ConfigError, match="without a load"):
         arm(job_of(tmp_path, more=""))
     with pytest.raises(StateError, match="not armed"):
-        run_load(job, None, recreate=False)
+        run_load(job, [], recreate=False)
     with pytest.raises(ConfigError, match="never loads them"):
-        run_load(job, ITEMS.id, recreate=False)
+        run_load(job, [ITEMS.id], recreate=False)
     assert states(job) == {}
 
 

@@ -88,7 +88,7 @@ def test_a_table_of_the_first_load_does_not_join(load: Loading, state: str) -> N
     """It may have to be of one moment with others."""
     store().save_table("shop", TableState(A, A, state, 1, schema=PARENT), None)
     with pytest.raises(ConfigError, match=r"the first load of shop\.a has not finished") as told:
-        one_of(load).one_table(A, False)
+        one_of(load).these([A], False)
     assert told.value.hint.startswith("let it finish: anabranch load JOB;") and 'on_error = "park"' in told.value.hint
 
 
@@ -105,7 +105,7 @@ def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, mo
     monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda self: False)
     monkeypatch.setattr(Joining, "definition", definition)
     monkeypatch.setattr(LoadingOne, "_load_level", lambda self, tables: planned.extend(tables))
-    one_of(load).one_table(B, False)
+    one_of(load).these([B], False)
     assert [(one.changed_with, one.exact, one.joins) for one in planned] == [({A}, True, True)]
 
 
@@ -118,7 +118,7 @@ def test_a_child_that_was_parked_while_it_joined_is_not_waited_for(load: Loading
         looks = iter([False] * 3)
         joining = Joining(load.job, load.source, load.target, lambda looks=looks: next(looks, True))
         with part(load.job, "apply"):
-            assert joining.let_out([B], A) is not is_waited_for
+            assert joining.let_out([A, B]) is not is_waited_for
         assert store().table("shop", B) == state
 
 

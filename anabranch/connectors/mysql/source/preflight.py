@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pymysql
 
-from anabranch.connectors.mysql.connection import account, connect
-from anabranch.connectors.mysql.rights import grant
+from anabranch.connectors.mysql.connection import account, ask, connect
+from anabranch.connectors.mysql.rights import Rights, grant
 from anabranch.connectors.mysql.source.options import MysqlSourceOptions
 from anabranch.connectors.mysql.source.preflight_facts import Live, warning
 from anabranch.connectors.mysql.source.preflight_replica import check_replica_filters
@@ -101,6 +101,8 @@ CHECKS: tuple[Check, ...] = (
 # https://dev.mysql.com/doc/refman/8.0/en/privileges-provided.html#priv_xa-recover-admin
 # https://mariadb.com/kb/en/grant/#replica-monitor
 _RIGHT_TO_ASK: Mapping[tuple[str, Check], str] = {
+    ("mysql", check_filters): "REPLICATION CLIENT",
+    ("mariadb", check_filters): "BINLOG MONITOR",
     ("mysql", check_xa): "XA_RECOVER_ADMIN",
     ("mariadb", check_replica): "SLAVE MONITOR",
     ("mariadb", check_replica_filters): "SLAVE MONITOR",
@@ -115,6 +117,12 @@ def _asked(check: Check, live: Live) -> list[CheckResult]:
     except SourceUnavailable:
         raise
     except SourceError as error:
-        right = _RIGHT_TO_ASK.get((live.family, check))
-        hint = grant(right, "*.*", account(live.connection)) if right else error.hint
-        return [warning(check.__name__.removeprefix("check_"), f"could not be asked: {error.message}", hint)]
+        name, right = check.__name__.removeprefix("check_"), _RIGHT_TO_ASK.get((live.family, check))
+        if right is None or _rights(live).has(right):
+            return [warning(name, f"could not be asked: {error.message}", error.hint)]
+        user = account(live.connection)  # what the server says is worse than it is: XAER_RMERR tells to check the data
+        return [warning(name, f"could not be asked: {user} lacks {right}", grant(right, "*.*", user))]
+
+
+def _rights(live: Live) -> Rights:
+    return Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])

@@ -278,6 +278,7 @@ def check_grants(live: Live) -> Iterator[CheckResult]:
     rights = Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
     needs = privileges.Needs(lock=live.lock if live.family == "mysql" else "none", watermark=live.needs_watermark)
     absent = list(privileges.missing(rights, live.family, user, sorted(live.context.tables), needs))
+    absent += privileges.unseen(rights, user, live.context)
     yield from absent or [ok("grants", f"{user} has every right that the job needs")]
 
 

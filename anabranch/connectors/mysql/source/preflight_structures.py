@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from anabranch.connectors.mysql.connection import ask
+from anabranch.connectors.mysql.connection import account, ask
+from anabranch.connectors.mysql.rights import Rights
+from anabranch.connectors.mysql.source import privileges
 from anabranch.connectors.mysql.source.preflight_facts import Live, ok, some, warning
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
@@ -48,8 +50,11 @@ def check_objects(live: Live) -> Iterator[CheckResult]:
         if names:
             message = f"{what} are not carried over: {some(names)}"
             yield replace(warning(CHECK, message, HINT), names=names)
-    if not any(found.values()):
+    if not any(found.values()) and live.context.tables:
         yield ok(CHECK, f"the user sees no {', '.join(list(found)[:-1])} or {list(found)[-1]} beside the tables")
+    if not found["triggers"]:
+        rights = Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
+        yield from privileges.unseen_triggers(rights, account(live.connection), sorted(live.context.tables))
 
 
 def check_on_update(live: Live) -> Iterator[CheckResult]:

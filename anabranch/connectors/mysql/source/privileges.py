@@ -12,6 +12,7 @@ from anabranch.connectors.mysql.rights import Rights, as_pattern, grant
 from anabranch.connectors.mysql.source.chunks import qualified
 from anabranch.connectors.mysql.source.expressions import name
 from anabranch.connectors.mysql.source.watermark import SCHEMA as WATERMARK
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
 
@@ -45,6 +46,35 @@ def missing(rights: Rights, family: str, user: str, tables: Sequence[TableId], n
         absent = [right for right in WATERMARK_RIGHTS if not rights.has(right, marker)]
         if absent:
             yield _absent(", ".join(WATERMARK_RIGHTS), f"{name(WATERMARK)}.*", user)
+
+
+def unseen(rights: Rights, user: str, context: PreflightContext) -> Iterator[CheckResult]:
+    """Yield a result per place that a rule includes and of which this user is shown no table, because it lacks a right there.
+
+    A server lists the tables only that a user has some right on, so that a missing one looks as if nothing was there. It fails
+    where the job has no table at all; else the place may be one that is not there yet.
+    https://dev.mysql.com/doc/refman/8.0/en/information-schema-introduction.html"""
+    for place in context.unseen:
+        if rights.has("SELECT", place):
+            continue
+        where = f"{as_pattern(place.schema)}.*" if place.name == "*" else qualified(place)
+        why = (
+            f"{user} lacks SELECT on {where}, so that the server shows it no table of what [[rules]] include has there"
+        )
+        verdict = CheckVerdict.WARNING if context.tables or context.waiting else CheckVerdict.FAILED
+        yield CheckResult("source.grants", verdict, why, grant("SELECT", where, user))
+
+
+def unseen_triggers(rights: Rights, user: str, tables: Sequence[TableId]) -> Iterator[CheckResult]:
+    """Yield what a user may not see: triggers of tables on which it lacks TRIGGER. The job does not need them.
+    https://dev.mysql.com/doc/refman/8.0/en/information-schema-triggers-table.html"""
+    if lacking := [table for table in tables if not rights.has("TRIGGER", table)]:
+        places = [f"{as_pattern(schema)}.*" for schema in sorted({table.schema for table in lacking})]
+        why = (
+            f"whether {len(lacking)} tables have triggers is not known: {user} lacks TRIGGER on them, and is shown none"
+        )
+        shows = "; ".join(grant("TRIGGER", place, user) for place in places)
+        yield CheckResult("source.triggers", CheckVerdict.OK, f"{why} ({shows})")
 
 
 @dataclass(frozen=True, slots=True)

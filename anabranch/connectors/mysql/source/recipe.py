@@ -94,6 +94,8 @@ def _user(family: str, asked: Asked) -> Iterator[Step]:
     read = "SELECT, REFERENCES" if family == "mariadb" else "SELECT"
     why = "read the tables" + (", and see their foreign keys" if family == "mariadb" else "")
     given += [statement(grant(read, f"{as_pattern(schema)}.*", user), why) for schema in asked.schemas]
+    why = "preflight and cut-overs see which triggers its tables have"
+    given += [statement(grant("TRIGGER", f"{as_pattern(schema)}.*", user), why, True) for schema in asked.schemas]
     place = f"`{SCHEMA}`.*"
     if family == "mysql":
         why = "the load notes its place in the log there" + (
@@ -104,9 +106,8 @@ def _user(family: str, asked: Asked) -> Iterator[Step]:
     for right, why, since in OPTIONAL[family]:
         if asked.version >= since:
             given.append(statement(grant(right, "*.*", user), why, True))
-    yield Step(
-        "source.rights", "Its rights", tuple(given), ("source.grants", "source.rights", "source.xa", "source.replica")
-    )
+    mended = ("source.grants", "source.rights", "source.xa", "source.replica", "source.triggers")
+    yield Step("source.rights", "Its rights", tuple(given), mended)
     if family == "mysql":
         text = f"table watermark of the database {SCHEMA}"
         why = "where the load has to note its place in the log; anabranch drop JOB removes it"
