@@ -22,8 +22,17 @@ from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.replaced import ReplacedColumns
 from anabranch.capture.uncommitted import LIMITS, MemoryLimits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
-from anabranch.capture.went import WentRows
-from anabranch.contracts import LogReader, RedefinedReader, RowsWent, SourceConnector, ValueGuard
+from anabranch.capture.went import WentRows, note_divided, note_part
+from anabranch.contracts import (
+    Divided,
+    Drift,
+    LogReader,
+    PartedReader,
+    RedefinedReader,
+    RowsWent,
+    SourceConnector,
+    ValueGuard,
+)
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.column_changes import FOLLOWS_NOTHING, TOLD_BY_ROWS, ColumnChange, Follows
@@ -92,7 +101,7 @@ class Capture:
     )
     limits: MemoryLimits = LIMITS  # of rows of open transactions in memory
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
-    drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str | RowsWent]] = lambda tables: {}
+    drift: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, Drift]] = lambda tables: {}
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     follows: Follows = FOLLOWS_NOTHING  # the kinds of changes behind which a table goes on
     ghosts: GhostNames = GhostNames()  # noqa: RUF009 - a value: how copies are called that tools swap tables with
@@ -184,7 +193,16 @@ class Capture:
             for table, found in drifted.items():
                 if isinstance(found, str) and table in self.trail.history.in_force():  # not parked with another one
                     self._write(alone(self.keeper.park([table], found), self._place(), None))
+            for found in drifted.values():
+                if isinstance(found, Divided):
+                    note_divided(self.trail, found.schema)
+            self.trail.flush()
             self.went.found({table: found for table, found in drifted.items() if isinstance(found, RowsWent)})
+
+    def _note_parts(self) -> None:
+        """Note partitions that what is read has rows of, before these rows are in the trail: they may be gone by now."""
+        for table, part in self.reader.parts() if isinstance(self.reader, PartedReader) else ():
+            note_part(self.trail, table, part)
 
     def _park_untold(self) -> None:
         """Park tables with keys or defaults that the log has not told of, at the place that is read."""
@@ -274,6 +292,7 @@ class Capture:
         while not self.stop():
             item = self.reader.read(pace.current.capture_read)
             now = time.monotonic()
+            self._note_parts()
             if item is not None:
                 reach("capture.read")
                 if self.open.was_before(item):

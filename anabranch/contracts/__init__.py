@@ -37,6 +37,7 @@ from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import (
     LogOrder,
     LogReader,
+    PartedReader,
     RedefinedReader,
     Select,
     UncommittedOrder,
@@ -67,6 +68,8 @@ from anabranch.contracts.snapshot import (
     WaryReader,
 )
 from anabranch.contracts.source import (
+    Divided,
+    Drift,
     RowsWent,
     SourceConnector,
     SourceLengths,
@@ -173,8 +176,10 @@ __all__ = [
     "CreatingDialect",
     "CutoverStore",
     "Dialect",
+    "Divided",
     "DrawingReader",
     "Drawn",
+    "Drift",
     "DropsTables",
     "EmptiesApart",
     "Emptying",
@@ -212,6 +217,7 @@ __all__ = [
     "PairCatalog",
     "PairWriter",
     "ParallelWriter",
+    "PartedReader",
     "PassingTarget",
     "PipelinedWriter",
     "PlacedReader",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Partition, TableSchema
 
 if TYPE_CHECKING:
     from anabranch.rows.chunk import Barrier, Chunk
@@ -133,6 +133,15 @@ class RedefinedReader(Protocol):
         """Note, before a `start`, tables that the next transaction alters, which is committed `at` (LogRedefined.native; "":
         none is), with the definitions that its rows may come by until the first by the one in force. A column is known by
         its number: of one that goes they give nothing, of one that comes they have the constant default, or NULL."""
+
+
+@runtime_checkable
+class PartedReader(Protocol):
+    """The further method of a LogReader whose log tells which partition rows of a divided table are of."""
+
+    def parts(self) -> list[tuple[TableId, Partition]]:
+        """Return partitions of tables that are followed, with rows before what `read` gives next, once each in a connection: of
+        none that came with a transaction which was rolled back. They may be gone by now."""
 
 
 @runtime_checkable

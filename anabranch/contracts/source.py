@@ -15,7 +15,7 @@ from anabranch.contracts.values import LogOptions
 from anabranch.model.column_changes import Follows
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Partition, TableSchema
 from anabranch.model.steps import SetUpStep
 
 
@@ -67,10 +67,23 @@ class SourceRemains(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowsWent:
-    """A table goes on without the rows that went with a partition. `schema`: its definition in force, with the partitions that
-    are left."""
+    """A table goes on without the rows that went with partitions. `schema`: its definition in force; `gone`: those of its
+    partitions that went."""
 
     schema: TableSchema
+    gone: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A table that goes on has other partitions by now, and no rows came or went with them. `schema`: its definition in force,
+    with these."""
+
+    schema: TableSchema
+
+
+Drift = str | RowsWent | Divided
+"""What SourceSetUp.drift finds of a table."""
 
 
 @runtime_checkable
@@ -88,10 +101,11 @@ class SourceSetUp(SourceRemains, Protocol):
 
     def drift(
         self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows
-    ) -> dict[TableId, str | RowsWent]:
+    ) -> dict[TableId, Drift]:
         """Return the tables, of these, that the log does not tell of, or not as they were, by what the source says now, and
         why: for a log that has no statements that say so. What a table `follows` is left to rows that will tell, or, where rows
-        went with a partition and that is followed, told as such."""
+        went with a partition and that is followed, told as such. Partitions that it has got are told as well: from then on
+        they are known, and missed once they go."""
 
 
 @runtime_checkable
@@ -139,7 +153,7 @@ def remains_of(source: SourceConnector, name: str, remove: bool) -> list[str]:
 
 def drift_of(
     source: SourceConnector, options: LogOptions, follows: Follows, tables: Mapping[TableId, TableSchema]
-) -> dict[TableId, str | RowsWent]:
+) -> dict[TableId, Drift]:
     """Return what SourceSetUp.drift returns; nothing where the source's own log tells of it."""
     return source.drift(options, tables, follows) if isinstance(source, SourceSetUp) else {}
 

@@ -111,7 +111,8 @@ def _follow_instances(job: JobView, store: TargetStore) -> None:
 def _refuse_changed(job: JobView, trail: TrailReader, first: int) -> None:
     """Refuse tables that changed since the trail began: rows of both definitions have no change table in common."""
     parked = parked_in_trail(job)
-    later = {one.schema.id for one in trail.history.entries if one.schema and one.sequence > first + 1} - parked.keys()
+    entries = [one for one in trail.history.entries if one.kind == "schema" and one.sequence > first + 1]
+    later = {one.schema.id for one in entries if one.schema} - parked.keys()
     found = [f"{table} is parked: {why}" for table, why in sorted(parked.items())]
     found += [f"{table} was altered" for table in sorted(later) if job.rules.includes(table)]
     if found:

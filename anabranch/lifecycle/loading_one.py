@@ -221,4 +221,5 @@ class LoadingOne(Copying):
 
 
 def _is_made_as(then: TableSchema, now: TableSchema) -> bool:
-    return then.same_definition(now) and (then.partition_key, then.partitions) == (now.partition_key, now.partitions)
+    is_divided_alike = (then.partition_key, then.divided_as) == (now.partition_key, now.divided_as)
+    return then.same_definition(now) and is_divided_alike

@@ -163,7 +163,10 @@ class Lacking:
 @dataclass(frozen=True, slots=True)
 class Partition:
     """A part of a partitioned table that holds rows, or is divided itself: then `key` says how. `parent` is the `name` of the
-    part that it is of, "" of the table. `bound` and `key` in the words of TableSchema.dialect, "" in a trail of before."""
+    part that it is of, "" of the table. `bound` and `key` in the words of TableSchema.dialect, "" in a trail of before.
+
+    `oid` is its own, whatever it is called; `joined` changes when it is taken into the table anew; 0: not known. `told_by`: the
+    transaction with rows of it, as far as only the log has told of it, 0 once the catalogue has shown it."""
 
     name: str  # as the source shows it: of no other part
     table: TableId | None = None
@@ -171,6 +174,15 @@ class Partition:
     bound: str = ""
     key: str = ""
     is_logged: bool = True
+    oid: int = 0
+    joined: int = 0
+    told_by: int = 0
+
+    def is_same(self, other: Partition) -> bool:
+        """Return whether both are one partition, by their numbers where both have one, else by their names."""
+        if self.oid and other.oid:
+            return self.oid == other.oid
+        return self.name == other.name or (self.table is not None and self.table == other.table)
 
     @classmethod
     def from_json(cls, data: Any) -> Partition:
@@ -259,6 +271,11 @@ class TableSchema:
         return tuple(c for c in self.columns if c.generated and not changed.isdisjoint(self.inputs_of(c.name)))
 
     @property
+    def divided_as(self) -> tuple[Partition, ...]:
+        """The partitions as they are made, whichever they are."""
+        return tuple(replace(part, oid=0, joined=0, told_by=0) for part in self.partitions)
+
+    @property
     def keyed(self) -> frozenset[str]:
         """The columns of the table's keys, unique indexes and foreign keys."""
         some = [index.columns for index in self.indexes if index.unique] + [key.columns for key in self.foreign_keys]
@@ -316,6 +333,8 @@ class TableSchema:
             _without(index, _RARE_OF_INDEX)
         for check in data["checks"]:
             _without(check, _RARE_OF_CHECK)
+        for part in data["partitions"]:
+            _without(part, _RARE_OF_PARTITION)
         _without(data, _RARE_OF_TABLE)
         return data
 
@@ -356,6 +375,7 @@ _RARE: dict[str, Any] = {
 _RARE_OF_TABLE: dict[str, Any] = {"numbers": 0, "file": 0}
 _RARE_OF_TYPE: dict[str, Any] = {"base": "", "delimiter": "", "fields": ()}
 _RARE_OF_CHECK: dict[str, Any] = {"left_out": False}
+_RARE_OF_PARTITION: dict[str, Any] = {"oid": 0, "joined": 0, "told_by": 0}
 _RARE_OF_INDEX: dict[str, Any] = {"parts": (), "invisible": False}
 
 

@@ -12,7 +12,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
@@ -48,8 +48,9 @@ class Entry:
     definition is one that no row has; `rows_went`: rows went with a partition, and the definition stayed), `copy` (`table`
     is a copy that a tool makes, of the table in `schema`, which says how that will be defined once the copy comes in;
     `filled` as in Untold; `reason`: why it may not come in, "" where it may; `at`: the place of the last statement about
-    it; it is no copy any more without a schema, nor once its table is swapped, parked, or joins), `park`, `source` (another
-    server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for
+    it; it is no copy any more without a schema, nor once its table is swapped, parked, or joins), `parts` (the partitions that
+    the table of `schema` is known to have had, of a definition that stays as it is), `park`, `source` (another server from
+    here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for
     which it holds."""
 
     kind: str
@@ -314,6 +315,8 @@ class SchemaHistory:
                 self._forget_copies(entry.schema.id)
             if entry.altered and self._altered[-1:] != [entry.sequence]:
                 self._altered.append(entry.sequence)
+        elif entry.kind == "parts" and entry.schema:
+            self._divide(entry.schema)
         elif entry.kind == "park" and entry.table:
             self._parked[entry.table] = entry
             self._forget_copies(entry.table)
@@ -321,6 +324,12 @@ class SchemaHistory:
             self._copies.pop(entry.table, None)
             if entry.schema:
                 self._copies[entry.table] = entry
+
+    def _divide(self, schema: TableSchema) -> None:
+        """Give the newest definition of a table the partitions of this one, which is the same beside them."""
+        entries = self._schemas.get(schema.id)
+        if entries and (latest := entries[-1].schema) and latest.version == schema.version:
+            entries[-1] = replace(entries[-1], schema=replace(latest, partitions=schema.partitions))
 
     def _forget_copies(self, of: TableId) -> None:
         self._copies = {copy: e for copy, e in self._copies.items() if e.schema is None or e.schema.id != of}

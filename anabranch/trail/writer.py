@@ -250,6 +250,10 @@ class TrailWriter:
         more."""
         self._note(Entry("copy", self.next_sequence, table, schema, reason=reason, at=at, filled=filled))
 
+    def divide(self, table_schema: TableSchema) -> None:
+        """Note which partitions a table has, by its definition in force, which stays as it is beside them."""
+        self._note(Entry("parts", self.next_sequence, schema=table_schema))
+
     def park(self, table: TableId, reason: str, statement: str = "") -> None:
         """Park a table from the next chunk on, which carries its PARK barrier.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.apply.same_trail import refuse_other_trail
@@ -10,6 +12,7 @@ from anabranch.errors import StateError, TrailCorrupt, TrailError
 from anabranch.model.column_changes import Untold
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
+from anabranch.model.schema import Partition
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.trail.history import Entry, SchemaHistory, parse
 
@@ -288,3 +291,33 @@ def test_a_definition_that_no_statement_brings_is_no_transaction(open_writer, op
         return
     with pytest.raises(StateError, match="another copy"):
         refuse_other_trail("shop", reader, at)
+
+
+def test_partitions_are_known_behind_a_kill_and_are_no_new_version(open_writer, open_reader, samples, kill):
+    first, second = (Partition(f"s.p{n}", TableId("s", f"p{n}"), oid=n, told_by=7) for n in (1, 2))
+    writer, reader = open_writer(), open_reader()
+    writer.append(samples.chunk(1, 1))
+    schema = samples.definition()
+    writer.divide(replace(schema, partitions=(first,)))
+    writer.divide(replace(samples.definition(version=2), partitions=(second,)))  # which is not in force
+    writer.flush()
+    assert reader.history.in_force()[samples.ORDERS].partitions == (first,)
+    assert (
+        reader.history.in_force()[samples.ORDERS].version == schema.version
+        and len(reader.history.of(samples.ORDERS)) == 1
+    )
+    writer.divide(replace(schema, partitions=(first, second)))
+    kill(writer)
+    again = open_writer()
+    assert again.history.in_force()[samples.ORDERS].partitions in (
+        (first,),
+        (first, second),
+    )  # that line was not published
+    again.divide(replace(schema, partitions=(second,)))
+    again.flush()
+    assert reader.history.in_force()[samples.ORDERS].partitions == (second,)
+    assert reader.history.copy().in_force()[samples.ORDERS].partitions == (second,)
+    again.schema(samples.definition(version=2), joined=True)
+    again.append(samples.chunk(2, 2))
+    again.flush()
+    assert reader.history.in_force()[samples.ORDERS].partitions == ()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         Checks,
         Counter,
         Dialect,
+        Drift,
         LogOptions,
         LogOrder,
         LogReader,
-        RowsWent,
         Shadow,
         SnapshotReader,
         SourceCatalog,
@@ -72,7 +72,7 @@ class PostgresSource:
 
     def drift(
         self, options: LogOptions, tables: Mapping[TableId, TableSchema], follows: Follows
-    ) -> dict[TableId, str | RowsWent]:
+    ) -> dict[TableId, Drift]:
         from anabranch.connectors.postgresql.source.retyped_columns import Looks
         from anabranch.connectors.postgresql.source.set_up import drift
 

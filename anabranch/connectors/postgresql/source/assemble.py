@@ -17,7 +17,7 @@ from anabranch.errors import UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.markers import is_job, origin_of
 from anabranch.model.position import LogMark
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Partition, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.rows.log_items import LogItem
@@ -43,6 +43,7 @@ class Assembler(ABC):
     ) -> None:
         """Set up the assembly. `leave_out`: origins whose rows are left out."""
         self.ready: deque[LogItem] = deque()
+        self.parts: list[tuple[TableId, Partition]] = []  # as PartedReader.parts has them
         self._builder = builder or ChunkBuilder(MessageBuffer)
         self._xid: int | None = None  # of the open transaction
         self._origin: str | None = None  # and where it was made first, if not here

@@ -50,7 +50,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS, jobs_among, native_among, origin_of
 from anabranch.model.position import LogMark
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Partition, TableSchema
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle, LogItem, LogRedefined
 from anabranch.rows.uncommitted import LogChanges, LogEnded
@@ -323,6 +323,12 @@ class WalReader:
     def _tell(self, asks: bool = False) -> None:
         assert self._stream is not None
         self._stream.tell(max(self._received, self._durable), self._durable, asks)
+
+    def parts(self) -> list[tuple[TableId, Partition]]:
+        if self._stream is None or not self._assembler.parts:
+            return []
+        found, self._assembler.parts = self._assembler.parts, []
+        return found
 
     def _given(self) -> LogItem:
         item = self._assembler.ready.popleft()

@@ -16,13 +16,15 @@ from anabranch.connectors.postgresql.source.connection import identity, log_end,
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.held_log import held
 from anabranch.connectors.postgresql.source.options import USUAL, PostgresSourceOptions
-from anabranch.connectors.postgresql.source.positions import Place, lsn_of, nearest
+from anabranch.connectors.postgresql.source.positions import Place, lsn_of
+from anabranch.connectors.postgresql.source.seen import is_seen
 from anabranch.connectors.postgresql.source.statement_notes import is_set_up, read_note, tells_defaults
 from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.connectors.postgresql.source.added_columns import SeenFile
+    from anabranch.connectors.postgresql.source.definitions import Attached
     from anabranch.model.column_changes import Altered
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.pair_notes import PairNotes, StandingRow
@@ -62,10 +64,7 @@ SELECT n.nspname::text, c.relname::text, rn.nspname::text, r.relname::text
  WHERE c.relkind IN ('r', 'p')
    AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
 """
-# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-TXID-SNAPSHOT; a release before 13 has no other names
-_NEWEST = "SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())"
 CLOCK = "SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint"
-_IS_SEEN = "SELECT pg_catalog.txid_visible_in_snapshot(%s::bigint, pg_catalog.txid_current_snapshot())"
 _ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # with which its rows come
 
 
@@ -81,7 +80,7 @@ class PostgresCatalog:
         self._files = files
         self._much = options.held_log_warning_mb << 20
         self._connection = open_session(endpoint)
-        self.attached = set[str]()  # partitions that were tables before, of what was read
+        self.attached: Attached | None = None  # of the tables that were read last
         self._flushed: dict[str, float] = {}  # since when the log before such a mark is seen to be on disk
         self._open: dict[str, tuple[frozenset[str], float]] = {}  # what `unseen` asked about first, and when
 
@@ -98,7 +97,7 @@ class PostgresCatalog:
 
         definitions = Definitions(self._connection)
         found = definitions.tables(wanted, whole)
-        self.attached |= definitions.attached
+        self.attached = definitions.attached
         return found
 
     def behind(self, then: TableSchema, item: LogRedefined) -> Altered | str | None:
@@ -140,8 +139,7 @@ class PostgresCatalog:
 
     def _is_seen(self, xid: int) -> bool:
         """Return whether a transaction that is in the log is seen: it is a moment later, or once its standbys have it."""
-        newest = int(str(one(self._connection, _NEWEST)))
-        return bool(one(self._connection, _IS_SEEN, [nearest(xid, newest)]))
+        return is_seen(self._connection, xid)
 
     def names(self) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.source.definitions import Definitions

@@ -7,6 +7,7 @@ What does not live here: transactions and chunks (assemble.py), what is in a mes
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
@@ -41,6 +42,7 @@ from anabranch.contracts import Select
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
+from anabranch.model.schema import Partition
 from anabranch.rows.compiled import compiled
 from anabranch.rows.log_items import LogAbandoned, LogRedefined, SourceNote
 
@@ -79,7 +81,8 @@ class PgoutputAssembler(Assembler):
         numbers = count()
         redefined = self._redefined if tells_columns else None
         told = select, type_text, self._buffer, self._park, numbers
-        self._relations = Relations(*told, reader=reader, redefined=redefined, former=former, by_notes=by_notes)
+        kept = former, by_notes, self._parted
+        self._relations = Relations(*told, ROW_HEAD, reader, redefined, *kept)
         if self._native is not None:
             self._relations.tell = self._native.know
         make = NativeMessageBuffer if is_compiled else MessageBuffer
@@ -144,6 +147,8 @@ class PgoutputAssembler(Assembler):
             item, _ = parse(message)
         except ValueError as error:
             raise self._unknown(str(error)) from error
+        if not isinstance(item, Relation | TypeName):
+            self._relations.passed()
         match item:
             case Relation():
                 self._relations.announce(item)
@@ -165,7 +170,8 @@ class PgoutputAssembler(Assembler):
             case StreamAbort():
                 self._streamed(self._pieces.abort, item)
             case StreamCommit():
-                relations, origin = self._streamed(self._pieces.commit, item.xid)
+                relations, origin, parts = self._streamed(self._pieces.commit, item.xid)
+                self.parts += ((table, replace(part, told_by=item.xid)) for table, part in parts)
                 self._relations.adopt(relations)
                 self._streamed_commit(item.xid, item.end, item.time, origin)
             case Written():
@@ -192,6 +198,9 @@ class PgoutputAssembler(Assembler):
             self.ready.append(LogAbandoned(self.mark(), f"it comes again, behind a new definition of {table}"))
         at, xid = lsn_text(self._begun), str(self._xid)
         self.ready.append(LogRedefined(table, columns, reason, self.mark(), at, xid, note))
+
+    def _parted(self, table: TableId, part: Partition) -> None:
+        self.parts.append((table, replace(part, told_by=self._xid or 0)))
 
     def _truncated(self, item: Truncate) -> None:
         for oid in item.relations:

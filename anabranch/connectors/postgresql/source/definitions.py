@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -125,17 +125,23 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
                                  ELSE 9223372036854775807 END AS of_type) AS most ON true
  WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
-# `attached`: it was a table before. Of one that was made as a partition both rows are of one transaction.
+# The second column: it was a table before. Of one that was made as a partition both rows are of one transaction. So they are of
+# a table that was made and attached in one: then its columns were all marked as inherited by the command that attached it
+# (MergeAttributesIntoExisting in tablecmds.c), which the third column names.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
 _PARTITIONS = """
-SELECT r.oid::bigint, i.xmin <> a.xmin, t.relid::regclass::text, n.nspname::text, c.relname::text,
+SELECT r.oid::bigint, i.xmin <> a.xmin, made.at, t.relid::regclass::text, n.nspname::text, c.relname::text,
        CASE WHEN t.level > 1 THEN t.parentrelid::regclass::text ELSE '' END,
        pg_catalog.pg_get_expr(c.relpartbound, c.oid), coalesce(pg_catalog.pg_get_partkeydef(c.oid), ''),
-       c.relkind = 'p' OR c.relpersistence = 'p'
+       c.relkind = 'p' OR c.relpersistence = 'p', c.oid::bigint, i.xmin::text::bigint
   FROM pg_catalog.pg_class r CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) AS t
   JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.relid
   JOIN pg_catalog.pg_attribute a ON a.attrelid = t.relid AND a.attname = 'ctid'
   JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  CROSS JOIN LATERAL (
+    SELECT CASE WHEN i.xmin = a.xmin AND NOT coalesce(bool_or(o.xmin = i.xmin AND o.cmin::text::bigint < i.cmin::text::bigint),
+                                                      false) THEN i.cmin::text::bigint END AS at
+      FROM pg_catalog.pg_attribute o WHERE o.attrelid = t.relid AND o.attnum > 0) AS made
  WHERE r.oid = ANY(%s::oid[]) AND r.relkind = 'p' ORDER BY t.level, t.relid
 """
 DOING = "read the tables of the source"
@@ -169,12 +175,27 @@ def _told(connection: Connection) -> Iterator[None]:
         raise stored_names.refusal(connection, error, DOING) from None
 
 
+@dataclass
+class Attached:
+    """Partitions that were tables before, by their numbers. `at_once`: made and attached in one transaction, with the command
+    that attached them, so that whoever else wrote rows did so behind it."""
+
+    before: set[int] = field(default_factory=set)
+    at_once: dict[int, int] = field(default_factory=dict)
+
+    def take(self, was_before: bool, command: int | None, oid: int) -> None:
+        if was_before:
+            self.before.add(oid)
+        elif command is not None:
+            self.at_once[oid] = command
+
+
 class Definitions:
     """Reader of a server's table definitions, over a connection of the caller's."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.attached = set[str]()  # partitions that were tables before, of what was read
+        self.attached = Attached()  # of what was read
 
     def names(self) -> dict[TableId, str]:
         with _told(self._connection):
@@ -219,7 +240,8 @@ class Definitions:
         needs = self._needs(columns, chosen)
         if not chosen.keys() <= {oid for oid, *_ in self._rows("")} or not _are_told(*standing):
             raise _Changed("a table was dropped meanwhile, or an index or a constraint")
-        self.attached |= {name for rows in partitions.values() for is_attached, name, *_ in rows if is_attached}
+        for part in (part for rows in partitions.values() for part in rows):
+            self.attached.take(part[0], part[1], part[-2])
         found = (
             _schema(oid, row, columns[oid], [rows[oid] for rows in (*standing, partitions)], needs[oid])
             for oid, row in chosen.items()
@@ -301,7 +323,7 @@ def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], besi
 
 
 def _partition(row: Any) -> Partition:
-    _, name, schema, table, *rest = row
+    _, _, name, schema, table, *rest = row
     return Partition(name, TableId(schema, table), *rest)
 
 

@@ -186,8 +186,8 @@ def check_partition_truncate(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if schema.partitions:
             why = (
-                "a partitioned table: a TRUNCATE of one of its partitions alone is not in the log (DETACH and ATTACH of"
-                " tables with rows are noticed, and park it)"
+                "a partitioned table: a TRUNCATE of one of its partitions alone is not in the log (partitions that go with"
+                " rows, and tables that are attached with rows, are noticed, and park it unless [ddl] partitions follows)"
             )
             yield CheckResult(
                 "source.partition_truncate",

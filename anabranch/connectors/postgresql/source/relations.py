@@ -16,7 +16,7 @@ from anabranch.contracts import Select
 from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.model.markers import MARKERS
-from anabranch.model.schema import Column, TableSchema
+from anabranch.model.schema import Column, Partition, TableSchema
 from anabranch.rows.log_items import SourceNote
 
 TypeText = Callable[[int, int], str]
@@ -28,6 +28,8 @@ Former = Mapping[TableId, Sequence[TableSchema]]
 """As RedefinedReader.expect_former has it."""
 Redefined = Callable[[TableId, tuple[tuple[str, str], ...], str, SourceNote | None], None]
 """Is told of a table, the columns that its rows have (LogRedefined.columns), how they differ, and LogRedefined.note."""
+Parted = Callable[[TableId, Partition], None]
+"""Is told of a table that is followed, and of a partition that rows of it are of."""
 
 
 class Unfit(Exception):
@@ -48,7 +50,8 @@ class Relations:
     `park` is told of a table that has to be parked, and why; `redefined`, where it is given, in its place of one that comes
     by other columns. `numbers`: rise with what is announced in a log; `head`: of its row messages, as in row_images.images;
     `reader`: set where values come in binary form; `former`: as RedefinedReader.expect_former has them;
-    `by_notes`: kinds of changes that notes tell of, as noted_columns.BY_NOTES, and that are followed.
+    `by_notes`: kinds of changes that notes tell of, as noted_columns.BY_NOTES, and that are followed; `parted`: is told of
+    partitions.
     """
 
     def __init__(
@@ -63,7 +66,10 @@ class Relations:
         redefined: Redefined | None = None,
         former: Former | None = None,
         by_notes: frozenset[ColumnChange] = frozenset(),
+        parted: Parted = lambda table, part: None,
     ) -> None:
+        self._parted = parted
+        self._divided: TableId | None = None  # announced by the last message, if its rows are in partitions
         self.known: dict[bytes, Known] = {}
         self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
@@ -114,8 +120,22 @@ class Relations:
         return found[at] if at + 1 == len(chain) else Compared.SAME
 
     def announce(self, relation: Relation) -> None:
-        """Note how a relation's rows look from here on. Raises NeedsText."""
+        """Note how a relation's rows look from here on. Raises NeedsText.
+
+        The rows of a partition come as those of the whole. Where the server names it, it names the whole just before it: a
+        relation behind that of a divided table is the partition (maybe_send_schema in pgoutput.c; seen: 13 to 18)."""
+        divided, self._divided = self._divided, None
+        if divided is not None:
+            leaf = TableId(relation.schema, relation.name)
+            self._parted(divided, Partition(str(leaf), leaf, oid=relation.oid))
         self._hold(next(self._numbers), relation, self._park, self._redefined)
+        schema = self._schemas[TableId(relation.schema, relation.name)]
+        if divided is None and schema is not None and schema.partition_key and schema.oid in (0, relation.oid):
+            self._divided = schema.id
+
+    def passed(self) -> None:
+        """Take note of a message that is no relation, nor the name of a type."""
+        self._divided = None
 
     def adopt(self, committed: Relations) -> None:
         """Take over what a streamed transaction announced, where it commits, unless it was announced anew since.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -16,15 +16,17 @@ from anabranch.connectors.postgresql.source.added_columns import SeenFile, note_
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 from anabranch.connectors.postgresql.source.connection import log_end, open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.definitions import Attached
 from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.marker_tables import has_written
 from anabranch.connectors.postgresql.source.options import PostgresSourceOptions
+from anabranch.connectors.postgresql.source.partitions import Look, unseen, what_went, why_came
 from anabranch.connectors.postgresql.source.retyped_columns import Looks, TableLook, look, why_retyped
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
 from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
-from anabranch.contracts import LogOptions, RowsWent
+from anabranch.contracts import Drift, LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, Follows, as_rows_tell, with_those
 from anabranch.model.endpoint import Endpoint
@@ -60,16 +62,18 @@ def drift(
     files: dict[int, SeenFile],
     follows: Follows,
     looks: Looks,
-) -> dict[TableId, str | RowsWent]:
+) -> dict[TableId, Drift]:
     """Return tables whose set-up or definition at the source no longer fits, with the reason.
 
     The log has no statements: only a table's next row, if one ever comes, would tell. It does of changes of columns that
     the table follows. Where a partition went with its rows, and the table follows that, it goes on without it. Notes the
     tables' `files`, and takes `looks` at their columns.
     """
+    with open_session(endpoint) as connection, translated("ask which transactions are seen"):
+        not_seen = unseen(connection, list(tables.values()))  # before the catalogue, which has what is seen by then
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
-        attached = catalog.attached
+        attached = catalog.attached or Attached()
     note_files(files, now.values())
     with open_session(endpoint) as connection, translated("look at the source's columns"):
         latest = look(connection, now)
@@ -87,20 +91,22 @@ def drift(
     looks.awaited = {oid: place for oid, place in looks.awaited.items() if oid in hopes}
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, options.name, now, False, DECODERS[decoder])
-    found: dict[TableId, str | RowsWent] = {
+    found: dict[TableId, Drift] = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
     found |= hidden
     wholes = {part.table: whole for whole, schema in now.items() for part in schema.partitions}
-    for table, schema in tables.items():
-        if table in wholes:
-            found[table] = f"it became a partition of {wholes[table]}, with which its rows are loaded and followed"
-        elif why := _what_became(schema, now.get(table), attached):
-            found[table] = why
-        elif table not in found and (gone := _parts(schema) - _parts(now[table])):
-            went = f"the partition {min(gone)} was detached or dropped: its rows went without the log"
-            is_followed = ColumnChange.PARTITIONS in follows(table)
-            found[table] = RowsWent(replace(schema, partitions=now[table].partitions)) if is_followed else went
+    with open_session(endpoint) as connection, translated("look at the partitions of the source's tables"):
+        parts = Look(connection, attached, not_seen)
+        for table, schema in tables.items():
+            if table in wholes:
+                found[table] = f"it became a partition of {wholes[table]}, with which its rows are loaded and followed"
+            elif why := _what_became(schema, now.get(table), parts):
+                found[table] = why
+            elif table not in found:
+                is_followed = ColumnChange.PARTITIONS in follows(table)
+                if (told := what_went(schema, now[table], is_followed, parts)) is not None:
+                    found[table] = told
     return found
 
 
@@ -127,7 +133,7 @@ def _retyped(
     return found
 
 
-def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
+def _what_became(then: TableSchema, now: TableSchema | None, parts: Look) -> str:
     """Say why the log no longer tells of the table what it should; "" where it does."""
     if now is None:
         return "it is gone at the source, has another name, or became a partition"
@@ -137,8 +143,8 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
         return "its definition changed at the source"
     if why := changed_types(then, now):
         return why
-    if come := sorted((_parts(now) - _parts(then)) & set(attached)):
-        return f"the table {come[0]} was attached as a partition: its rows came without the log"
+    if why := why_came(then, now, parts):
+        return why
     if dark := [part.name for part in now.partitions if not part.is_logged]:
         return f"the partition {dark[0]} is unlogged: its rows are not in the log"
     return ""
@@ -178,10 +184,6 @@ def _as_rows_tell(
 def _is_told(former: str, native: str, is_same_file: bool, is_noted: bool) -> bool:
     """Return whether the log tells of another type of a column where that changed, by a row or a note."""
     return (keeps_rows(former, native) and (is_same_file or is_noted)) or (is_noted and keeps_values(former, native))
-
-
-def _parts(schema: TableSchema) -> set[str]:
-    return {part.name for part in schema.partitions}
 
 
 def _is_other(then: TableSchema, now: TableSchema) -> bool:

@@ -33,7 +33,7 @@ from anabranch.model.column_changes import ColumnChange
 from anabranch.model.ids import TableId
 from anabranch.model.markers import is_job, origin_of
 from anabranch.model.position import LogMark
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Partition, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Part
 from anabranch.rows.log_items import LogItem, SourceNote
@@ -53,14 +53,15 @@ class RedefinedWithin(NeedsWhole):
 
 class _Open:
     """`ordinal`: of what comes next; barriers have one of their own, so that a savepoint is before or behind them. `firsts`:
-    where each subtransaction began, in their order; `parked`: tables whose rows cannot be read from there on; `origin`: where
-    it was made first, if not here."""
+    where each subtransaction began, in their order; `parked`: tables whose rows cannot be read from there on; `parts`: tables
+    with partitions that have rows from there on; `origin`: where it was made first, if not here."""
 
     def __init__(self, xid: int, relations: Relations) -> None:
         self.xid, self.relations = xid, relations
         self.ordinal = 0
         self.firsts: dict[bytes, int] = {}
         self.parked: dict[TableId, int] = {}
+        self.parts: dict[tuple[TableId, Partition], int] = {}
         self.origin: str | None = None
         self.is_left_out = False
 
@@ -146,8 +147,9 @@ class StreamedTransactions:
         if first is not None:
             self._take_back(one, first)
 
-    def commit(self, xid: int) -> tuple[Relations, str | None]:
-        """Return the transaction's relations, which hold for all from here on, and its origin. Raises NeedsWhole.
+    def commit(self, xid: int) -> tuple[Relations, str | None, list[tuple[TableId, Partition]]]:
+        """Return the transaction's relations, which hold for all from here on, its origin, and partitions with rows of it.
+        Raises NeedsWhole.
 
         PostgreSQL (seen: 18.4) does not tell that a subtransaction is rolled back if its rows lay in files of the
         server first, as many from before a start do.
@@ -158,7 +160,7 @@ class StreamedTransactions:
         subtransactions = [sub for name in one.firsts if (sub := int.from_bytes(name)) != xid]
         if subtransactions and not one.is_left_out and self._undone(subtransactions):
             raise NeedsWhole(f"the transaction {xid} took back what its pieces do not say")
-        return one.relations, one.origin
+        return one.relations, one.origin, list(one.parts)
 
     # --- within a piece -------------------------------------------------------------------------------------------
 
@@ -166,6 +168,8 @@ class StreamedTransactions:
         item, xid = parse(message, in_stream=True)
         if xid:
             self._enter(piece, xid.to_bytes(4))
+        if not isinstance(item, Relation | TypeName):
+            piece.relations.passed()
         match item:
             case Relation():
                 piece.relations.announce(item)
@@ -213,6 +217,10 @@ class StreamedTransactions:
         self.piece.parked[table] = self.piece.ordinal
         self._barrier(self.piece, BarrierKind.PARK, [table], reason)
 
+    def _note_part(self, table: TableId, part: Partition) -> None:
+        assert self.piece is not None, "relations are announced in pieces"
+        self.piece.parts.setdefault((table, part), self.piece.ordinal)
+
     def _leave(self, piece: _Open) -> None:
         if not (self._builder.images or self._has_barrier):
             return
@@ -227,6 +235,7 @@ class StreamedTransactions:
         """Take back the rows from ordinal `first` on, and the relations announced in them: the server names those again."""
         one.firsts = {sub: began for sub, began in one.firsts.items() if began < first}
         one.parked = {table: place for table, place in one.parked.items() if place < first}
+        one.parts = {part: place for part, place in one.parts.items() if place < first}
         one.relations = self._relations(one.parked)
         if one.ordinal > first:
             self._give(LogTakenBack(str(one.xid), first, self._mark()))
@@ -242,6 +251,7 @@ class StreamedTransactions:
             self._reader,
             self._redefined,
             by_notes=self._by_notes,
+            parted=self._note_part,
         )
 
     def _selected(self, table: TableId) -> TableSchema | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
@@ -65,6 +65,9 @@ def plan_partitions(
     They have their names at the source, unless something else (`beside`) has the name, and are in the schema of their
     table, if they are at the source.
     """
+    schema = replace(
+        schema, partitions=tuple(part for part in schema.partitions if not part.told_by)
+    )  # no bound is known
     if not is_partitioned(schema, table):
         return []
     names, planned = {"": table.target}, list[PlannedPartition]()

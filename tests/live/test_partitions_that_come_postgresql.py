@@ -1,0 +1,221 @@
+"""Partitions of a PostgreSQL that come after the load and go again: their rows went without the log as those of any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import failpoints
+from anabranch.connectors.postgresql.source.statement_notes import SET_UP
+from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.testing.databases import Database
+from anabranch.testing.in_time import until
+from anabranch.testing.servers import Server
+from anabranch.trail.reader import TrailReader
+from rigs.altered_postgresql import Make, jobs
+from rigs.job_here import JobHere
+
+KEEP = '[ddl]\npartitions = "keep"\n'
+ITEM = TableId("public", "item")
+TABLES = (
+    "CREATE TABLE item (id int PRIMARY KEY, v varchar(20)) PARTITION BY RANGE (id)",
+    "CREATE TABLE item_0 PARTITION OF item FOR VALUES FROM (0) TO (10)",
+    "INSERT INTO item VALUES (5, 'at first')",
+)
+COMES = ("CREATE TABLE item_1 PARTITION OF item FOR VALUES FROM (10) TO (20)", "INSERT INTO item VALUES (15, 'came')")
+SUBS = (
+    "CREATE TABLE item_s PARTITION OF item FOR VALUES FROM (50) TO (90) PARTITION BY RANGE (id)",
+    "CREATE TABLE item_s5 PARTITION OF item_s FOR VALUES FROM (50) TO (60)",
+    "INSERT INTO item VALUES (55, 'sub')",
+)
+WENT = "was detached or dropped"
+
+
+@pytest.fixture
+def make(
+    request: pytest.FixtureRequest,
+    logical_postgresql: Server,
+    source_database: Callable[[Server], Database],
+    tmp_path: Path,
+) -> Iterator[Make]:
+    with jobs(request, lambda: source_database(logical_postgresql), tmp_path, KEEP) as job:
+        yield job
+
+
+def _ids(here: JobHere) -> list[object]:
+    return [one for (one,) in here.made.target.query(f"SELECT id FROM {here.made.there}.item ORDER BY id")]
+
+
+def _noted(here: JobHere) -> list[DdlChange]:
+    return here.job.ddl_changes("public.item")
+
+
+def _known(here: JobHere) -> TableSchema:
+    with TrailReader(here.job.trail) as trail:
+        return trail.history.in_force()[ITEM]
+
+
+def _looks(here: JobHere, number: int) -> None:
+    """Run until so many changes are noted."""
+    here.looks = True
+    with here.running():
+        until(lambda: len(_noted(here)) == number, f"{number} changes are noted: {_noted(here)}")
+
+
+def _knows(here: JobHere, *names: str) -> None:
+    """Run until the trail knows these partitions, as the catalogue has them."""
+    here.looks = True
+    with here.running():
+        until(
+            lambda: {part.table.name for part in _known(here).partitions if part.table and part.joined} == {*names},
+            f"the partitions are known: {_known(here).partitions}",
+        )
+
+
+@pytest.mark.parametrize("notes", [(), SET_UP], ids=["no notes", "event trigger"])
+@pytest.mark.parametrize("goes", ["DROP TABLE item_1", "ALTER TABLE item DETACH PARTITION item_1"])
+@pytest.mark.since(14)
+def test_rule_17_a_partition_that_came_behind_the_load_is_missed_once_it_goes(
+    make: Make, goes: str, notes: tuple[str, ...]
+) -> None:
+    here = make("postgresql", *TABLES, *notes)
+    source = here.made.source
+    source.execute(*COMES)
+    _knows(here, "item_0", "item_1")
+    source.execute(goes, "INSERT INTO item VALUES (6, 'behind')")
+    _looks(here, 1)
+    here.stream()
+    assert here.made.states()["item"] == "streaming" and _ids(here) == [5, 6, 15]
+    (noted,) = _noted(here)
+    assert (noted.outcome, noted.rule) == (Outcome.IGNORED, DdlRule("[ddl] partitions", "keep"))
+    _knows(here, "item_0")
+    assert len(_noted(here)) == 1
+
+
+@pytest.mark.since(13)
+def test_rule_17_it_is_missed_where_nobody_has_looked_while_it_was_there(make: Make) -> None:
+    """The log names the partitions that rows are in, also to a capture that was away all the time."""
+    here = make("postgresql", *TABLES)
+    source = here.made.source
+    source.execute(*COMES, *SUBS, "DROP TABLE item_1, item_s5", "UPDATE item SET id = 4 WHERE id = 5")
+    _looks(here, 1)
+    here.stream()
+    assert here.made.states()["item"] == "streaming" and _ids(here) == [4, 15, 55], here.made.reason("item")
+    _knows(here, "item_0", "item_s")
+    source.execute(
+        "CREATE TABLE item_1 PARTITION OF item FOR VALUES FROM (10) TO (20)", "INSERT INTO item VALUES (16, 'b')"
+    )
+    here.looks = False
+    here.capture()
+    assert any(part.told_by for part in _known(here).partitions)  # before anybody looks
+    source.execute("DROP TABLE item_1")
+    here.made.write_job("")
+    here.looks = True
+    with here.running():
+        until(lambda: here.made.states()["item"] == "parked", "the table is parked")
+    assert f"item_1 {WENT}" in here.made.reason("item")
+    here.load(ITEM)
+    here.stream()
+    here.made.assert_identical("item")
+    assert [part.table.name for part in _known(here).partitions if part.table] == ["item_0", "item_s"]
+
+
+@pytest.mark.since(13)
+def test_rule_17_a_partition_that_has_another_name_or_another_of_its_name(make: Make) -> None:
+    here = make("postgresql", *TABLES, *COMES)
+    source = here.made.source
+    source.execute("ALTER TABLE item_0 RENAME TO other", "INSERT INTO item VALUES (1, 'renamed')")
+    _knows(here, "other", "item_1")
+    assert _noted(here) == []
+    source.execute("DROP TABLE item_1", COMES[0], "INSERT INTO item VALUES (16, 'anew')")
+    _looks(here, 1)
+    here.stream()
+    assert here.made.states()["item"] == "streaming" and _ids(here) == [1, 5, 15, 16]
+    source.execute(
+        "ALTER TABLE item DETACH PARTITION other",
+        "INSERT INTO other VALUES (2, 'alone')",
+        "ALTER TABLE item ATTACH PARTITION other FOR VALUES FROM (0) TO (10)",
+    )
+    with here.running():
+        until(lambda: here.made.states()["item"] == "parked", "the table is parked")
+    assert "other was detached and attached again" in here.made.reason("item")
+
+
+ATTACHED = {
+    "with rows": ("INSERT INTO came VALUES (25, 'before')", "attached as a partition"),
+    "moved": (
+        "WITH moved AS (DELETE FROM item WHERE id >= 20 RETURNING *) INSERT INTO came SELECT * FROM moved",
+        "attached as a partition with rows",
+    ),
+    "empty": ("", ""),
+}
+
+
+@pytest.mark.parametrize("how", ATTACHED)
+@pytest.mark.since(13)
+def test_rule_17_a_table_that_is_made_and_attached_at_once_brings_its_rows_unseen(make: Make, how: str) -> None:
+    """As who splits a DEFAULT partition does. One that is empty parks nothing."""
+    here = make(
+        "postgresql", *TABLES, "CREATE TABLE item_d PARTITION OF item DEFAULT", "INSERT INTO item VALUES (22, 'd')"
+    )
+    fill, why = ATTACHED[how]
+    frees = "DELETE FROM item WHERE id >= 20;" if how != "moved" else ""
+    here.made.source.execute(
+        f"BEGIN; CREATE TABLE came (LIKE item INCLUDING ALL); {frees} {fill};"
+        " ALTER TABLE item ATTACH PARTITION came FOR VALUES FROM (20) TO (30);"
+        " INSERT INTO item VALUES (27, 'within'); COMMIT",
+        "INSERT INTO item VALUES (28, 'behind')",
+    )
+    if not why:
+        _knows(here, "item_0", "item_d", "came")
+        here.stream()
+        here.made.assert_identical("item")
+        return
+    here.looks = True
+    with here.running():
+        until(lambda: here.made.states()["item"] == "parked", "the table is parked")
+    assert why in here.made.reason("item")
+
+
+@pytest.mark.since(14)
+def test_rule_17_a_partition_of_a_transaction_that_is_rolled_back_is_not_missed(make: Make) -> None:
+    """Also where its rows came before that was known."""
+    here = make("postgresql", *TABLES)
+    many = "INSERT INTO item SELECT n, repeat('x', 20) FROM generate_series({}, {}) AS n"
+    source = here.made.source
+    source.execute(
+        f"ALTER DATABASE \"{source.name}\" SET logical_decoding_work_mem = '64kB'",  # they come while they are open
+        f"BEGIN; {COMES[0].replace('20)', '20000)')}; {many.format(10, 15000)}; ROLLBACK",
+        "BEGIN; SAVEPOINT s; CREATE TABLE item_2 PARTITION OF item FOR VALUES FROM (20) TO (20000);"
+        f" {many.format(20, 15000)}; ROLLBACK TO s; {COMES[0]}; {COMES[1]}; COMMIT",
+    )
+    _knows(here, "item_0", "item_1")
+    here.stream()
+    assert _noted(here) == []
+    here.made.assert_identical("item")
+
+
+@pytest.mark.since(13)
+def test_rule_17_wherever_capture_dies_it_is_missed_once(make: Make) -> None:
+    here = make("postgresql", *TABLES)
+    here.looks = True
+    for number, place in enumerate(
+        ("trail.history.noted", "trail.history.synced", "capture.appended", "trail.published")
+    ):
+        low = (number + 1) * 10
+        here.made.source.execute(
+            f"CREATE TABLE part_{number} PARTITION OF item FOR VALUES FROM ({low}) TO ({low + 10})",
+            f"INSERT INTO item VALUES ({low + 5}, 'came')",
+        )
+        failpoints.arm({failpoints.VARIABLE: f"{place}=raise"})
+        with pytest.raises(failpoints.FailpointReached):
+            here.capture()
+        failpoints.arm({})
+        here.made.source.execute(f"DROP TABLE part_{number}")
+        _looks(here, number + 1)
+    here.stream()
+    assert here.made.states()["item"] == "streaming" and _ids(here) == [5, 15, 25, 35, 45]
