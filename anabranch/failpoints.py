@@ -51,6 +51,8 @@ POINTS = {
     "capture.decided.published": "a prepared transaction is in the trail, its staged rows are still there",
     "capture.kept": "rows of an open transaction are beside the trail, in part",
     "capture.rewound": "what was not appended is forgotten, the log is read again from the trail's end",
+    # verify
+    "verify.kept": "the result of a table is kept at the target, those of others in the same round are not",
     # trail
     "trail.recovery.adopted": "a trail is opened: whole frames behind the published end were found",
     "trail.recovery.removed": "a trail is opened: segments behind its end are gone, its history is not settled yet",

@@ -92,6 +92,11 @@ def _watch(
     help="Stop after '90s', '10m', '2h': the rest is pending.",
 )
 @click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the last one: not with tables it found equal.",
+)
+@click.option(
     "--since",
     metavar="P",
     default="",
@@ -129,6 +134,7 @@ def verify(
     by_rows: bool,
     tables: tuple[str, ...],
     budget: float | None,
+    resume: bool,
     since: str,
     sample: float | None,
     seed: int | None,
@@ -143,12 +149,15 @@ def verify(
     (exit code 9). Otherwise run it while nobody writes. Exit code 4 when both ends differ. Servers sum up their own
     rows where they can, with 64 bits; --by-rows compares digests of 128 bits instead.
 
+    With --budget or --resume the result of each table is kept at the target. What ended early, by the budget or in any
+    other way, goes on with --resume: tables that were found equal are not compared again, and their lines say as of when.
+
     Of a job that applies a trail, the job that captures is asked for sums and digests of its rows; of a job that captures
     into a trail: answer such questions until none comes any more, as its run does by itself.
     """
     from anabranch.job import Job
 
-    if watch and (repair or budget is not None or since or max_pause or as_json):
+    if watch and (repair or budget is not None or resume or since or max_pause or as_json):
         raise click.UsageError("--watch goes with --tables, --by-rows, --sample, --share and --target only")
     if share is not None and not watch:
         raise click.UsageError("--share is for --watch")
@@ -156,11 +165,23 @@ def verify(
         raise click.UsageError("--sample compares ranges of keys, without --since and without --repair")
     if max_pause and since:
         raise click.UsageError("--since judges each row at its own position, without --max-pause")
+    if resume and (repair or since or sample is not None):
+        raise click.UsageError("--resume goes on comparing whole tables, without --repair, --since and --sample")
     if seed is not None and (sample is None or watch):
         raise click.UsageError("--seed is for --sample; --watch draws other ranges at each turn")
     asked = Job.from_file(job)
     if asked.captures and not asked.applies:
-        if repair or by_rows or tables or budget is not None or since or sample is not None or max_pause or watch:
+        if (
+            repair
+            or by_rows
+            or tables
+            or budget is not None
+            or resume
+            or since
+            or sample is not None
+            or max_pause
+            or watch
+        ):
             raise click.UsageError("a job that captures into a trail answers who compares its rows, without options")
         answered = asked.answer_questions()
         write_json({"version": 1, "answered": answered}) if as_json else click.echo(f"questions answered: {answered}")
@@ -170,7 +191,7 @@ def verify(
         return
 
     def ask(one: Job) -> Verification:
-        return one.verify(repair, by_rows, tables, budget, since, sys.stderr, sample, seed, max_pause or 0.0)
+        return one.verify(repair, by_rows, tables, budget, since, sys.stderr, sample, seed, max_pause or 0.0, resume)
 
     answers = of_each(Job.from_file(job), target, ask)
     answers.show(as_json, lambda result: result.to_json(), lambda result: result.write(sys.stdout))

@@ -332,21 +332,24 @@ class Job(DefinitionsJob):
         sample: float | None = None,
         seed: int | None = None,
         max_pause: float = 0.0,
+        resume: bool = False,
     ) -> Verification:
         """Compare every loaded table, or those that one of the patterns `tables` fits. With `repair`, put right what differs
         and compare again. `by_rows`: read all rows, even where servers can sum up their own. `budget`: seconds after which
         what is not decided is pending. `since`: only rows that changed behind this position of the trail, beside a running
         job. `show`: where people see how far it is, if that is a terminal. `sample`: the share of each table that is compared,
         above 0, at most 1, by ranges of keys which `seed` draws (None: another number each time). `max_pause`:
-        seconds for which apply may be held, so that both ends are read at one position. Raises nothing for differences: look
-        at the result."""
+        seconds for which apply may be held, so that both ends are read at one position. `resume`: leave out tables that the
+        verification before found equal, if it did not end. Raises nothing for differences: look at the result."""
         with self._named("verify", changes=repair, repair=repair, by_rows=by_rows, tables=" ".join(tables)):
             from anabranch.job.parts import run_verify
             from anabranch.verify.wanted import SEEDS, Sample, Wanted
 
             seconds = math.inf if budget is None else budget
             part = None if sample is None else Sample(sample, random.randrange(SEEDS) if seed is None else seed)
-            return run_verify(self, Wanted(repair, by_rows, tuple(tables), seconds, since, show, part, max_pause))
+            return run_verify(
+                self, Wanted(repair, by_rows, tuple(tables), seconds, since, show, part, max_pause, resume)
+            )
 
     def answer_questions(self) -> int:
         """Answer those who verify where the trail of this job, which captures into it, is applied, until nobody asks any

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, Retry, StateError
+from anabranch.job.resuming import going_on
 from anabranch.job.signals import Stop
 from anabranch.job.verifying import fitting
 from anabranch.job.verifying_elsewhere import verify_one_elsewhere
@@ -97,7 +98,8 @@ class Watch:
             return 0.0 if self._stop.asked() else self._wait(NOT_RUNNING)
         self._waits = ""
         for one in found.found.tables:
-            self._keep(as_kept(one, state, found, began))
+            kept = as_kept(one, state, found, began)
+            self._keep(going_on(kept, verified.get(state.source), one, found.server, self._by_rows))
             self._tell(f"{_clock()}  {one}")
         return (time.monotonic() - started) * (1 - self._share) / self._share
 

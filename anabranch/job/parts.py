@@ -295,14 +295,14 @@ def run_watch(
 
 
 def run_verify(job: JobView, wanted: Wanted) -> Verification:
-    from anabranch.job.verifying import verify
+    from anabranch.job.in_rounds import verify_as_wanted
     from anabranch.job.verifying_elsewhere import verify_elsewhere
 
     refuse_in_hop(job, "rows at its target", job.applies)
     with waits.in_tasks():
         if not job.captures:
             return verify_elsewhere(job, SparkEngine(spark_factory(job, "verify")), wanted)
-        return verify(job, spark_factory(job, "verify"), wanted)
+        return verify_as_wanted(job, spark_factory(job, "verify"), wanted)
 
 
 def run_answers(job: JobView) -> int:

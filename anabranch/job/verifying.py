@@ -53,6 +53,8 @@ NO_BEGINNING = (
     " there before"
 )
 
+Whole = Callable[[Sequence[VerifyTable], Mapping[TableId, TableState], Beside | None], Verification]
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -67,11 +69,12 @@ def verify(
     only: Collection[TableId] | None = None,
     stop: Callable[[], bool] = lambda: False,
     is_still: bool = False,
+    whole: Whole | None = None,
 ) -> Verification:
     """Compare both ends. While the job runs, writers may go on: what differs is looked at again until it can be told. Else both
     ends are taken as they are now: the writer has to be quiet, the stream caught up. `only`: of the tables that stream, these.
     `is_still`: nobody writes at either end, as behind the fence of a cut-over, so what differs is final also where an origin is
-    left out.
+    left out. `whole`: what compares the tables, if not all of them at once.
 
     Raises ConfigError for a pattern that is none or that no table of the job fits, for a position that is none and for a target
     that cannot be compared, or not by a sample; StateError while a table of them is not past its load, and where `since` is
@@ -108,10 +111,10 @@ def verify(
     states, others = states_of(job, wanted.patterns)
     tables, beside = tables_of(job, states, others), beside_running(job, is_still)
     tables = tables if only is None else [one for one in tables if one.table.source in only]
-    found = _compared_whole(job, spark, tables, wanted, beside, is_still)
+    found = whole(tables, states, beside) if whole else compared_whole(job, spark, tables, wanted, beside, is_still)
     if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
-        found = replace(_compared_whole(job, spark, tables, wanted, beside, is_still), repaired=tuple(done))
+        found = replace(compared_whole(job, spark, tables, wanted, beside, is_still), repaired=tuple(done))
     if beside is not None:
         states, found = still_streaming(job, states, found)
     return replace(found, **not_replicated(job, states))
@@ -194,14 +197,15 @@ def _as_compared(rules: RuleSet, schema: TableSchema, reader: TargetReader) -> T
     )
 
 
-def _compared_whole(
+def compared_whole(
     job: JobView,
     spark: Callable[[], SparkSession],
     tables: Sequence[VerifyTable],
     wanted: Wanted,
     beside: Beside | None,
-    is_still: bool,
+    is_still: bool = False,
 ) -> Verification:
+    """Compare tables to the end. What differs cannot be told where a way back was armed meanwhile."""
     found = compared(job, spark, tables, wanted, beside)
     assert found is not None, "nothing stops it"
     if beside is None or is_still or not beside.tells_all or tells_all(job):

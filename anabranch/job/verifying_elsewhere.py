@@ -7,11 +7,12 @@ What does not live here: comparing (verify/elsewhere.py), answering at the sourc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, StateError
+from anabranch.job.resuming import Resumed, require_whole, resumed
 from anabranch.job.verifying import beside_of, not_replicated, place_of, states_of, still_streaming, tables_of
 from anabranch.job.watched import Turn, as_kept
 from anabranch.lifecycle.asides import set_aside
@@ -24,6 +25,7 @@ from anabranch.trail.storage import LocalStorage
 from anabranch.verify.asking import Asking
 from anabranch.verify.display import DIGESTS, telling
 from anabranch.verify.elsewhere import Elsewhere
+from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import TableResult, Verification
 from anabranch.verify.run import LIMIT_KEYS
 from anabranch.verify.wanted import Wanted
@@ -40,12 +42,17 @@ def verify_elsewhere(job: JobView, engine: Engine, wanted: Wanted) -> Verificati
     """Compare the tables of a job with what the site of its source tells. Raises ConfigError for what needs the
     source itself, StateError where the trail comes by a way on which nobody can be asked, and as `verify` does."""
     refuse_elsewhere(job, wanted)
+    if wanted.resumes:
+        require_whole(job, wanted)
     states, others = states_of(job, wanted.patterns)
     note_keys(job)
     before = place_of(job)
-    results = tuple(_results(job, engine, wanted, states, others))
+    tables = tables_of(job, states, others)
+    going = resumed(job, wanted, tables, states, "") if wanted.is_kept else None
+    results = tuple(_results(job, engine, wanted, states, going.left(tables) if going else tables, going))
     now = place_of(job)
     found = Verification(tuple(replace(one, until=now) for one in results), positions=(before, now))
+    found = going.whole(tables, found) if going else found
     states, found = still_streaming(job, states, found)
     return replace(found, **not_replicated(job, states))
 
@@ -77,18 +84,23 @@ def _results(
     engine: Engine,
     wanted: Wanted,
     states: Mapping[TableId, TableState],
-    others: frozenset[TableId],
+    tables: Sequence[VerifyTable],
+    going: Resumed | None,
 ) -> Iterator[TableResult]:
-    """Yield the result of each table that streams, one after the other, and keep it as `verify --watch` does."""
+    """Yield the result of each of the tables, one after the other, and keep it as `verify --watch` does; or so that a
+    verification can be gone on with."""
 
     across = _across(job, engine, wanted)
-    tables = tables_of(job, states, others)
     with telling(wanted.show) as tell:
         for number, one in enumerate(tables):
             tell(DIGESTS, number, len(tables))
             began, before = time.time_ns() // 1000, place_of(job)
             result = across.compare(one)
-            _keep(job, states[one.table.source], result, (before, place_of(job)), began)
+            places, state = (before, place_of(job)), states[one.table.source]
+            if going is None:
+                _keep(job, state, result, places, began)
+            elif result.is_told:
+                result = going.keep(one, state, result, began, places)
             yield result
 
 

@@ -47,10 +47,12 @@ SECONDS = 10.0  # for the place; without one the result stands all the same
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The outcome of one. `place`: where it began, if it says from where on the trail tells the rest."""
+    """The outcome of one. `place`: where it began, if it says from where on the trail tells the rest; `server`: which one
+    the source was then."""
 
     found: Verification
     place: VerifiedPlace | None = None
+    server: str = ""
 
 
 def as_kept(one: TableResult, state: TableState, turn: Turn, began: int) -> Verified:
@@ -107,7 +109,9 @@ def verify_one(
     found = still_streaming(job, states, found)[1]
     if beside.tells_all and not tells_all(job):
         return Turn(unsure(found))
-    return Turn(found, begun.place if begun is not None and begun.is_at_one_server(job, beside, stop) else None)
+    if begun is None or not begun.is_at_one_server(job, beside, stop):
+        return Turn(found)
+    return Turn(found, begun.place, begun.server)
 
 
 def compared_as(one: VerifyTable, rules: ValueRules, parents: Mapping[TableId, Parent]) -> str:

@@ -31,11 +31,39 @@ class VerifiedPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifiedBy:
+    """Say which verification compared a table, and all that decides whether its result still holds when that one goes on.
+    `run`: when it began, microseconds since 1970 UTC, which names it; 0: a turn of `--watch`. `compared`, `cutovers`: as of a
+    place. `server`: which one the source was. `by_rows`: every row was read at both ends. `rows_target`, `others`, `digests`:
+    as in the result."""
+
+    run: int
+    compared: str
+    server: str
+    cutovers: int
+    by_rows: bool = False
+    rows_target: int = 0
+    others: int = 0
+    digests: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return it in JSON's values."""
+        return {**asdict(self), "digests": list(self.digests)}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> VerifiedBy:
+        """Return what was kept."""
+        return cls(**{**facts, "digests": tuple(facts["digests"])})
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
-    """Keep how a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked; `began`:
-    the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the target before
-    and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`. `sample`: the share
-    of the table that was compared, as "5%"; None: all of it. `place`: of a table that is equal as a whole, if known."""
+    """Keep how a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked;
+    `began`: the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the
+    target before and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`.
+    `sample`: the share of the table that was compared, as "5%"; None: all of it. `place`: of a table that is equal as a
+    whole, if known. `by`: what another call needs to go on behind it; None where that was not kept."""
 
     source: TableId
     at: int
@@ -50,6 +78,7 @@ class Verified:
     why: str = ""
     sample: str | None = None
     place: VerifiedPlace | None = None
+    by: VerifiedBy | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -66,6 +95,7 @@ class Verified:
             "why": self.why,
             **({"sample": self.sample} if self.sample else {}),
             **({"place": self.place.facts} if self.place else {}),
+            **({"by": self.by.facts} if self.by else {}),
         }
 
     @classmethod
@@ -86,4 +116,5 @@ class Verified:
             facts["why"],
             facts.get("sample"),
             VerifiedPlace(**facts["place"]) if facts.get("place") else None,
+            VerifiedBy.of(facts["by"]) if facts.get("by") else None,
         )

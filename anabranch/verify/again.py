@@ -26,6 +26,7 @@ from anabranch.verify.canonical import Canonical
 from anabranch.verify.digest import key_of
 from anabranch.verify.display import AGAIN
 from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import LATE as LATE
 from anabranch.verify.rule import Rows, Window, expected
 from anabranch.verify.touched import Watched, changed, is_touched, seen
 
@@ -38,7 +39,6 @@ CHANGING = "rows changed each time they were looked at"
 NOT_CAPTURED = "capture did not reach what was read at the source"
 NOT_SHOWN = "transactions at the source are logged and do not end, so what it shows is not certain"
 NOT_STREAMING = "the table was not streaming when it was looked at"
-LATE = "there was no time to look at all of them again"
 LEFT_OUT = (
     "the job leaves out an origin, so its trail does not tell all that changes rows: verify while both jobs are stopped"
 )

@@ -33,10 +33,11 @@ RECONNECTS = 5  # tries in a row at an end that is away
 
 @dataclass(frozen=True)
 class Beside:
-    """The job beside which is verified. `lock`: its `[load] lock`. `parents`: by table, what changes rows of it without
-    a record in the log. `patience`: seconds after the first comparison until what is still undecided is given up.
-    `tells_all`: the trail has every change of the source's rows; where an origin is left out it has not, and nothing
-    that differs can be told. `extends`: whether more time is given where whole tables are read again."""
+    """The job beside which is verified. `lock`: its `[load] lock`. `parents`: by table, what changes rows of it without a
+    record in the log. `patience`: seconds after the first comparison until what is still undecided is given up. `tells_all`:
+    the trail has every change of the source's rows; where an origin is left out it has not, and nothing that differs can be
+    told. `extends`: whether more time is given where whole tables are read again. `in_turn`: other tables wait for theirs, so
+    `patience` holds also where a budget is set."""
 
     job: str
     trail: Path
@@ -45,6 +46,7 @@ class Beside:
     patience: float = 60.0
     tells_all: bool = True
     extends: bool = True
+    in_turn: bool = False
 
 
 class BothEnds:

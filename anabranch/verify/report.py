@@ -14,6 +14,7 @@ from anabranch.verify.wanted import Sample
 
 VERSION = 1
 NO_TIME = "there was no time to compare it"
+LATE = "there was no time to look at all of them again"
 SHOWN = 10  # differences of a table on a terminal; --json has the whole sample
 
 
@@ -41,6 +42,27 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """Say when a table was compared, as of which positions at the target, and whether an earlier call did it. Positions are
+    empty where nothing is known of them."""
+
+    at: str
+    positions: tuple[str, str]
+    earlier: bool = False
+
+    def __str__(self) -> str:
+        first, last = self.positions
+        where = (
+            ""
+            if not first
+            else f", at the target at {first}"
+            if first == last
+            else f", at the target from {first} to {last}"
+        )
+        return f"compared {self.at}{where}"
+
+
+@dataclass(frozen=True, slots=True)
 class TableResult:
     """`missing`, `extra`, `different` count rows; they are exact if `is_complete`, else at least so many. `sample` has the
     first of them. `others`: rows that only the target has, where other jobs write to it; nobody can say whose they are.
@@ -51,7 +73,8 @@ class TableResult:
     `rows_target` count rows of these, and `about` is how many rows the source says that the table has, 0 where it does not
     know. `only_changed`: the target was told of rows alone that have changed since the job began, and only those were compared
     whose keys its topic has: not one of which all messages are missing. `digests`: the sums of all rows of the source and of
-    the target, where both were summed up as they were compared; two that are made in one way can be compared."""
+    the target, where both were summed up as they were compared; two that are made in one way can be compared. `compared`: of a
+    verification that another call may go on with, when that was."""
 
     source: str
     target: str
@@ -73,11 +96,17 @@ class TableResult:
     not_exact: str = ""
     only_changed: bool = False
     digests: tuple[str, ...] = ()
+    compared: Compared | None = None
 
     @property
     def is_undecided(self) -> bool:
         """Return whether nothing that differs was found, and not everything could be told."""
         return bool(self.pending) and not (self.missing or self.extra or self.different)
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether the table was compared to the end of what can be told, not only up to the end of a budget."""
+        return not (self.is_undecided and self.why in (NO_TIME, LATE))
 
     @property
     def differs(self) -> bool:
@@ -103,9 +132,10 @@ class TableResult:
     @property
     def when(self) -> str:
         """Say at which position the table was read, where one was wanted."""
+        earlier = f"; {self.compared}" if self.compared and self.compared.earlier else ""
         if self.exact:
-            return f"; exact at {self.exact}"
-        return f"; looked again until {self.until}" if self.not_exact else ""
+            return f"; exact at {self.exact}{earlier}"
+        return f"; looked again until {self.until}" if self.not_exact else earlier
 
     @property
     def _sampled(self) -> str:
@@ -158,13 +188,31 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A verification whose results are kept. `began`: when its first call did; `earlier`: how many tables calls before this one
+    found equal; `left`: how many a further call has to compare."""
+
+    began: str
+    earlier: int
+    left: int
+
+    def __str__(self) -> str:
+        goes_on = f"{self.earlier} tables were compared by earlier calls, as their lines say" if self.earlier else ""
+        left = f"{self.left} tables are left, which verify --resume compares" if self.left else ""
+        return f"this verification began {self.began}; " + "; ".join(
+            filter(None, (goes_on, left or "no table is left"))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
-    """`repaired`: what was done about differences; then `tables` is how they are afterwards. `positions`: beside a running job,
-    where it was at the target before and after; each row was judged at a position between the two. `since`: only rows
+    """`repaired`: what was done about differences; then `tables` is how they are afterwards. `positions`: beside a running
+    job, where it was at the target before and after; each row was judged at a position between the two. `since`: only rows
     were looked at that changed behind this position, and `rows_source` says how many. `sample`: only ranges of keys were
-    compared, and by which number these were drawn. `exact`: the position at which both ends
-    were read, but of tables that say `not_exact`, so that `positions` are those at which rows that differed there were looked
-    at again; `not_exact`: why none was, where that was wanted; `paused`: for how many seconds apply was held, at most."""
+    compared, and by which number these were drawn. `exact`: the position at which both ends were read, but of tables that say
+    `not_exact`, so that `positions` are those at which rows that differed there were looked at again; `not_exact`: why none
+    was, where that was wanted; `paused`: for how many seconds apply was held, at most. `kept`: of which verification it is a
+    part, where another call may go on with it."""
 
     tables: tuple[TableResult, ...]
     parked: tuple[Parked, ...] = ()
@@ -176,6 +224,7 @@ class Verification:
     exact: str = ""
     not_exact: str = ""
     paused: float = 0.0
+    kept: Kept | None = None
 
     @property
     def identical(self) -> bool:
@@ -216,6 +265,7 @@ class Verification:
             **({"not_exact": self.not_exact} if self.not_exact else {}),
             **({"since": self.since} if self.since else {}),
             **({"sample": asdict(self.sample)} if self.sample else {}),
+            **({"kept": asdict(self.kept)} if self.kept else {}),
             "tables": [asdict(table) for table in self.tables],
             "parked": [asdict(table) for table in self.parked],
             **({"repaired": [asdict(table) for table in self.repaired]} if self.repaired else {}),
@@ -253,6 +303,8 @@ class Verification:
                 file.write(f"looked again until {self.positions[1]}, not exact: {self.not_exact}\n")
             ran = f"the job ran meanwhile, at the target from {self.positions[0]} to {self.positions[1]}"
             file.write(f"{ran}; apply was held for {self.paused:.3g} s\n")
+        if self.kept:
+            file.write(f"{self.kept}\n")
         file.write(f"{self.summary}\n")
 
     def _write_others(self, file: IO[str]) -> None:

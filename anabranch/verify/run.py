@@ -108,6 +108,8 @@ def verify_tables(
     values, began = rules or ValueRules(), time.monotonic()
     ends, every = (source, target, values, expected_identity), tables
     pieces, parts = _pieces(source, target, every, rows_per_piece, values, expected_identity, beside is None, sample)
+    if budget < math.inf:  # a large table that takes all of the time leaves small ones theirs
+        pieces = pieces[::-1]
     tables = [one for one in every if parts is None or one.table.source in parts]
     run = _Run(spark_factory, pieces, stop, began + budget, tell)
     hashing = None if by_rows else fingerprints.agreed(source, target, values)
@@ -124,10 +126,7 @@ def verify_tables(
         is_through = _decide_once(found, comparison, differences)
     else:
         with closing(Again(*ends, beside, stop, tell, Filtering(spark_factory))) as again:
-            patience = beside.patience + time.monotonic() - began
-            again.until(
-                began + budget if budget < math.inf else time.monotonic() + patience, is_limited=budget < math.inf
-            )
+            again.until(_end(began, budget, beside), is_limited=budget < math.inf)
             is_through = settle(again, found, comparison, differences, LIMIT_ROWS)
     if not is_through:
         return None
@@ -138,6 +137,14 @@ def verify_tables(
     told = tuple(one_position.told_of(one) for one in told) if opening else told
     exact = one_position.shared.position if one_position.shared else ""
     return Verification(told, sample=sample, exact=exact, not_exact=one_position.why, paused=one_position.paused)
+
+
+def _end(began: float, budget: float, beside: Beside) -> float:
+    """Return until when rows that differ are looked at again."""
+    patient = time.monotonic() + beside.patience + (time.monotonic() - began)
+    if budget == math.inf:
+        return patient
+    return min(began + budget, patient) if beside.in_turn else began + budget
 
 
 Ends = tuple[SourceConnector, ReadTarget, ValueRules, str]

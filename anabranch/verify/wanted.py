@@ -28,7 +28,8 @@ class Wanted:
     their own. `patterns`: globs on source tables, () for all. `budget`: seconds after which what is not decided is pending.
     `since`: a position of the trail; only rows that changed behind it are looked at; "" for all. `sample`: only ranges of keys
     that are drawn are compared. `max_pause`: seconds for which apply may be held, so that both ends are read at one position;
-    0: it is not held. `show`: where people see how far it is, if that is a terminal; None: nowhere."""
+    0: it is not held. `resumes`: tables that a verification before this one, which did not come to its end, found equal are not
+    compared again. `show`: where people see how far it is, if that is a terminal; None: nowhere."""
 
     repairs: bool = False
     by_rows: bool = False
@@ -38,3 +39,11 @@ class Wanted:
     show: IO[str] | None = None
     sample: Sample | None = None
     max_pause: float = 0.0
+    resumes: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether the result of each table is kept at the target, so that another call can go on: where it may end
+        before all are compared, and compares tables whole."""
+        is_whole = not (self.repairs or self.since or self.sample)
+        return is_whole and (self.resumes or self.budget < math.inf)

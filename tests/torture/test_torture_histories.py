@@ -28,7 +28,7 @@ HISTORIES, DRAWN_FROM = 14, range(1, 20_001)
 ELSEWHERE = {"apply.appended", "ddl.replaced"}
 ELSEWHERE_ALL = (
     *("attunity.", "changes.", "load.rows.", "parcel.", "pump.", "store."),
-    *("trail.check.", "trail.load.", "trail.rekey", "trail.replica."),
+    *("trail.check.", "trail.load.", "trail.rekey", "trail.replica.", "verify."),
 )
 MEETABLE = [point for point in POINTS if point not in ELSEWHERE and not point.startswith(ELSEWHERE_ALL)]
 WITH_SPARK, FIRST_WITH_SPARK = 1, 9_001

@@ -21,6 +21,8 @@ READ_IN = {
     "trail/checks.py": "questions are answered in this order; any order would do",
     "job/verifying_elsewhere.py": "shown: when a table was compared",
     "job/watched.py": "shown: when a table was compared",
+    "job/in_rounds.py": "shown: when a table was compared",
+    "job/resuming.py": "shown: when a verification began; its name is behind all before it, whatever the clock says",
     "cutover/verified.py": "shown: how old a verification is",
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",

@@ -21,7 +21,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Skipped
 from anabranch.model.table_facts import Facts
 from anabranch.model.table_life import Life, TableState, begin, heard_of, park
-from anabranch.model.verified import Verified, VerifiedPlace
+from anabranch.model.verified import Verified, VerifiedBy, VerifiedPlace
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.in_time import until
 
@@ -343,11 +343,12 @@ def of_two_results_of_a_verification_the_newer_is_kept(stores: Stores) -> None:
     first = Verified(
         TableId("shop", "Ärzte "), 5, 3, "pending", 1, ("1@a", "2@b"), 1 << 40, 0, 7, False, "späte 😀 \\ 'x'"
     )
+    by = VerifiedBy(7, "d", "srv 'é'", 3, True, 1 << 40, 2, ("blake2b:é", "blake2b:e"))
     with closing(prepared(stores)) as store, closing(stores()) as other:
         assert store.verifications.verified(JOB) == []
         store.verifications.note_verified(JOB, first)
         later, other_table = (
-            replace(first, at=9, result="identical", why="", place=VerifiedPlace("1@ä", "u", "d", 3)),
+            replace(first, at=9, result="identical", why="", place=VerifiedPlace("1@ä", "u", "d", 3), by=by),
             replace(first, source=TableId("shop", "b")),
         )
         for found in (later, replace(first, at=8), other_table):

@@ -30,7 +30,7 @@ PRELOADED = (
     "anabranch.lifecycle.beginning_changes",
     "anabranch.lifecycle.loading",
     "anabranch.lifecycle.loading_one",
-    "anabranch.job.verifying",
+    "anabranch.job.in_rounds",
     "encodings.idna",
     "encodings.utf_8_sig",
     "importlib.readers",

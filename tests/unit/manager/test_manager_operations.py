@@ -37,7 +37,7 @@ LOOKS = frozenset(
         *("--after", "--from", "--key", "--level", "--limit", "--position", "--since", "--table", "--tables", "--to"),
         *("--version", "--xid"),
         *("--dialect", "--login"),  # what is printed of definitions, and for whom
-        *("--budget", "--by-rows", "--sample", "--scan", "--seed", "--share"),  # how much is read
+        *("--budget", "--by-rows", "--resume", "--sample", "--scan", "--seed", "--share"),  # how much is read
         "--force",  # of files that -o names, which is refused
     }
 )

@@ -28,6 +28,7 @@ REFUSED = (
 )
 # Reached in few histories or in none: the test that goes there on purpose.
 RARE = {
+    "verify.kept": "live/test_verify_resumed.py::test_rule_25_a_killed_verification_goes_on",
     "trail.history.restored": "unit/trail/test_trail_history_file.py::test_a_kill_between_leaves_what_can_be_done_again",
     "rules.import.written": "unit/cli/test_rules_moved.py::test_a_kill_leaves_the_file_of_before_or_the_new_one",
     "capture.kept": "live/test_postgresql_streaming.py::test_rule_06_a_death_at_any_place_loses_and_doubles_nothing",

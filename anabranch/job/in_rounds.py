@@ -1,0 +1,139 @@
+"""`verify --budget` and `--resume`: tables are compared in rounds, small ones first, and what each round finds is kept, so
+that a kill or the budget's end loses one round at most.
+
+What does not live here: which earlier results still hold (resuming.py), comparing (verifying.py).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from anabranch.job.resuming import Resumed, require_whole, resumed
+from anabranch.job.verifying import beside_running, compared_whole, expected_identity, place_of, verify
+from anabranch.model.ids import TableId
+from anabranch.model.table_life import TableState
+from anabranch.verify.both_ends import Beside
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import NO_TIME, TableResult, Verification
+from anabranch.verify.wanted import Wanted
+from anabranch.view.opened import catalog_of, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.view.job_view import JobView
+
+ROWS, TABLES = 1_000_000, 100  # of a round at most, as the source estimates them; a larger table has a round of its own
+
+
+def verify_as_wanted(job: JobView, spark: Callable[[], SparkSession], wanted: Wanted) -> Verification:
+    """Compare both ends, in rounds where results are kept. Raises what `verify` and `require_whole` raise."""
+    if wanted.resumes:
+        require_whole(job, wanted)
+    is_in_rounds = wanted.is_kept and not job.config.keeps_changes
+    return (verify_in_rounds if is_in_rounds else verify)(job, spark, wanted)
+
+
+def verify_in_rounds(job: JobView, spark: Callable[[], SparkSession], wanted: Wanted) -> Verification:
+    """Compare both ends as `verify` does, and keep each table's result at the target; where `wanted.resumes`, go on with the
+    verification before. Raises what `verify` raises."""
+
+    def whole(
+        tables: Sequence[VerifyTable], states: Mapping[TableId, TableState], beside: Beside | None
+    ) -> Verification:
+        going = resumed(job, wanted, tables, states, server_of(job))
+        return going.whole(tables, _Rounds(job, spark, wanted, states, going).carried_out(tables))
+
+    return verify(job, spark, wanted, whole=whole)
+
+
+def server_of(job: JobView) -> str:
+    """Return which server the source is at this moment."""
+    source = source_of(job)
+    with catalog_of(source) as catalog:
+        return source.order.server(catalog.mark())
+
+
+@dataclass
+class _Rounds:
+    """The rounds of one call, and what has come of them."""
+
+    job: JobView
+    spark: Callable[[], SparkSession]
+    wanted: Wanted
+    states: Mapping[TableId, TableState]
+    going: Resumed
+    _found: dict[TableId, TableResult] = field(default_factory=dict)
+    _told: list[Verification] = field(default_factory=list)
+
+    def carried_out(self, tables: Sequence[VerifyTable]) -> Verification:
+        """Compare what is left; then, where time is left, what nobody could tell of."""
+        until, left = time.monotonic() + self.wanted.budget, self.going.left(tables)
+        groups = [left] if self.wanted.max_pause else self._groups(left)  # one position is one round
+        for group in groups:
+            self._round(group, until, in_turn=len(groups) > 1)
+        undecided = [one for one in left if self._is_undecided(one)]
+        if undecided and len(groups) > 1 and until < math.inf:
+            self._round(undecided, until, in_turn=False)
+        return self._all(left)
+
+    def _groups(self, tables: Sequence[VerifyTable]) -> list[list[VerifyTable]]:
+        """Return the tables of each round, by what the source estimates: so a large one does not keep others from being
+        compared."""
+        with closing(source_of(self.job).snapshot(expected_identity(self.job))) as snapshot:
+            sizes = [max(0, snapshot.estimate(one.schema)) for one in tables]
+        ordered = sorted(zip(sizes, range(len(tables)), strict=True))
+        return [[tables[number] for number in group] for group in _together(ordered)]
+
+    def _round(self, tables: Sequence[VerifyTable], until: float, in_turn: bool) -> None:
+        """Compare some tables, and keep what is found, unless the source is another server behind it."""
+        budget = until - time.monotonic()
+        if budget <= 0:
+            return
+        began, before, beside = time.time_ns() // 1000, place_of(self.job), beside_running(self.job)
+        beside = beside and replace(beside, in_turn=in_turn)
+        found = compared_whole(self.job, self.spark, tables, replace(self.wanted, budget=budget), beside)
+        places, is_same = (before, place_of(self.job)), server_of(self.job) == self.going.server
+        by_name = {str(one.table.source): one for one in tables}
+        for result in found.tables:
+            one = by_name[result.source]
+            if is_same and result.is_told:
+                at = (result.exact, result.exact) if result.exact else places
+                result = self.going.keep(one, self.states[one.table.source], result, began, at)
+            self._found[one.table.source] = result
+        self._told.append(found)
+
+    def _is_undecided(self, one: VerifyTable) -> bool:
+        found = self._found.get(one.table.source)
+        return found is not None and found.is_undecided
+
+    def _all(self, tables: Sequence[VerifyTable]) -> Verification:
+        """Return what all rounds have found, with the tables for which there was no time."""
+        results = tuple(self._found.get(one.table.source) or _not_reached(one) for one in tables)
+        at = [one.positions for one in self._told if one.positions]
+        last = self._told[-1] if self._told else Verification(())
+        paused = max((one.paused for one in self._told), default=0.0)
+        return replace(last, tables=results, positions=(at[0][0], at[-1][1]) if at else None, paused=paused)
+
+
+def _together(ordered: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Yield which tables a round has, of pairs of rows and number in the order of the rows."""
+    group, rows = list[int](), 0
+    for size, number in ordered:
+        if group and (rows + size > ROWS or len(group) == TABLES):
+            yield group
+            group, rows = [], 0
+        group.append(number)
+        rows += size
+    if group:
+        yield group
+
+
+def _not_reached(one: VerifyTable) -> TableResult:
+    names = str(one.table.source), str(one.table.target)
+    return TableResult(*names, 0, 0, identical=False, is_complete=False, pending=1, why=NO_TIME)

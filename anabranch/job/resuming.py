@@ -1,0 +1,212 @@
+"""A verification that another call goes on with: the result of each table is kept at the target, and those that still hold
+are not made again.
+
+An earlier result spares a comparison only if it says that the table is equal, as a whole, and nothing that makes it worthless
+has come since: another load, another definition or other rules, a repair, rows set aside, a transaction that was left out,
+another server as the source, a flip to the target. What changed since by the stream is not looked at: the result names the
+positions that it is of. What does not live here: comparing (in_rounds.py, verifying_elsewhere.py), keeping a result
+(`VerifiedStore`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from anabranch.errors import ConfigError
+from anabranch.failpoints import reach
+from anabranch.job.verifying import beside_of
+from anabranch.job.watched import Turn, as_kept, compared_as
+from anabranch.model.cutover import Cutover, last_flip
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.state import Skipped
+from anabranch.model.table_life import TableState
+from anabranch.model.value_rules import ValueRules
+from anabranch.model.verified import Verified, VerifiedBy
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import Compared, Kept, TableResult, Verification
+from anabranch.verify.touched import Parent
+from anabranch.verify.wanted import Wanted
+from anabranch.view.opened import require_rows, store_of
+from anabranch.view.options import value_rules
+
+if TYPE_CHECKING:
+    from anabranch.view.job_view import JobView
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A verification under way. `run`: when its first call began, microseconds since 1970 UTC, which names it; `server`: which
+    one the source is now; `earlier`: results of earlier calls that still hold."""
+
+    job: JobView
+    run: int
+    server: str
+    cutovers: int
+    by_rows: bool
+    rules: ValueRules
+    parents: Mapping[TableId, Mapping[TableId, Parent]]
+    earlier: Mapping[TableId, Verified] = field(default_factory=dict)
+
+    def left(self, tables: Sequence[VerifyTable]) -> list[VerifyTable]:
+        """Return the tables that have to be compared."""
+        return [one for one in tables if one.table.source not in self.earlier]
+
+    def keep(
+        self, one: VerifyTable, state: TableState, result: TableResult, began: int, places: tuple[str, str]
+    ) -> TableResult:
+        """Keep the result of a table that was compared from `began` on, unless it is not the table any more that it was then.
+        Returns it with its time."""
+        by = VerifiedBy(
+            self.run,
+            self.digest(one),
+            self.server,
+            self.cutovers,
+            self.by_rows,
+            result.rows_target,
+            result.others,
+            result.digests,
+        )
+        found = as_kept(result, state, Turn(Verification((result,), positions=places)), began)
+        name = self.job.config.name
+        with store_of(self.job) as store:
+            now = store.states.table(name, state.source) if store.exists() else None
+            if now is not None and now.is_streaming and now.generation == state.generation:
+                store.prepare()  # of an earlier release it has no place for it
+                before = {last.source: last for last in store.verifications.verified(name)}.get(state.source)
+                store.verifications.note_verified(name, replace(_with_place(found, before, by.compared), by=by))
+        reach("verify.kept")
+        return replace(result, compared=Compared(_moment(found.at), places))
+
+    def whole(self, tables: Sequence[VerifyTable], found: Verification) -> Verification:
+        """Return the result of all tables in their order: what this call found, and what earlier ones did."""
+        here = {one.source: one for one in found.tables}
+        results = tuple(
+            here[str(one.table.source)] if str(one.table.source) in here else self.told(one)
+            for one in tables
+            if one.table.source in self.earlier or str(one.table.source) in here
+        )
+        left = sum(not one.identical for one in results)
+        return replace(found, tables=results, kept=Kept(_moment(self.run), len(self.earlier), left))
+
+    def told(self, one: VerifyTable) -> TableResult:
+        """Return the result that an earlier call had of a table."""
+        found = self.earlier[one.table.source]
+        assert found.by is not None, "it would not be among them"
+        return TableResult(
+            str(one.table.source),
+            str(one.table.target),
+            found.rows,
+            found.by.rows_target,
+            identical=True,
+            others=found.by.others,
+            digests=found.by.digests,
+            compared=Compared(_moment(found.at), found.positions, earlier=True),
+        )
+
+    def digest(self, one: VerifyTable) -> str:
+        return compared_as(one, self.rules, self.parents.get(one.table.source, {}))
+
+
+def require_whole(job: JobView, wanted: Wanted) -> None:
+    """Raise ConfigError where nothing is kept with which a call could go on."""
+    require_rows(job)
+    if not wanted.is_kept:
+        raise ConfigError(
+            "--resume goes on comparing whole tables: not with --repair, --since or --sample",
+            job=job.config.name,
+            hint="repair, or compare a part, in a call of its own",
+        )
+
+
+def resumed(
+    job: JobView, wanted: Wanted, tables: Sequence[VerifyTable], states: Mapping[TableId, TableState], server: str
+) -> Resumed:
+    """Return the verification that goes on: the last one, if that is wanted and there is a table that it has not found equal;
+    else one that begins."""
+    name, rules, parents = job.config.name, value_rules(job), beside_of(job).parents
+    with store_of(job) as store:
+        results = store.verifications.verified(name)
+        notes = store.cutovers.cutover_notes(name)
+        skipped = store.journal.skipped(name)
+    last = max((one.by.run for one in results if one.by), default=0)
+    run = last if wanted.resumes else 0
+    made = Resumed(job, run, server, Cutover.of(notes).last, wanted.by_rows, rules, parents)
+    flip = last_flip(notes)
+    known = {one.source: one for one in results}
+    earlier = {
+        one.table.source: found
+        for one in tables
+        if run
+        and (found := known.get(one.table.source)) is not None
+        and _holds(found, made, one, states[one.table.source], flip.number if flip else 0)
+        and not _is_skipped(found, skipped)
+    }
+    is_through = len(earlier) == len(tables)
+    if not run or is_through:
+        return replace(
+            made, run=max(last + 1, time.time_ns() // 1000)
+        )  # a clock that was set back names none before it
+    return replace(made, earlier=earlier)
+
+
+def _holds(found: Verified, now: Resumed, one: VerifyTable, state: TableState, flipped: int) -> bool:
+    """Return whether a result says of the table as it is now that it was equal as a whole, by what is compared now."""
+    by = found.by
+    return (
+        by is not None
+        and by.run == now.run
+        and found.result == "identical"
+        and found.is_complete
+        and not found.pending
+        and not found.sample
+        and found.generation == state.generation
+        and not state.facts.set_aside
+        and by.compared == now.digest(one)
+        and by.server == now.server
+        and by.cutovers >= flipped
+        and (by.by_rows or not now.by_rows)
+    )
+
+
+def _is_skipped(found: Verified, skipped: Sequence[Skipped]) -> bool:
+    """Return whether a transaction with rows of the table was left out behind the place at which it was compared, or may have
+    been."""
+    at = Position.parse(found.positions[0]).sequence if found.positions[0] else -1
+    return any(str(found.source) in one.changes and one.sequence > at for one in skipped)
+
+
+def going_on(found: Verified, before: Verified | None, result: TableResult, server: str, by_rows: bool) -> Verified:
+    """Return a turn of `--watch` as one of the verification that had the table before it: a later look at all of its rows
+    does for that one, too."""
+    if found.place is None or before is None or before.by is None or not before.by.run:
+        return found
+    by = VerifiedBy(
+        before.by.run,
+        found.place.compared,
+        server,
+        found.place.cutovers,
+        by_rows,
+        result.rows_target,
+        result.others,
+        result.digests,
+    )
+    return replace(found, by=by)
+
+
+def _with_place(found: Verified, before: Verified | None, compared: str) -> Verified:
+    """Return it with the place of the last result of `--watch`, if both say that the same table is equal: rows that did not
+    change behind that place are so by that result."""
+    if found.place or before is None or before.place is None or found.result != "identical" or not found.is_complete:
+        return found
+    is_same = before.generation == found.generation and before.place.compared == compared and not found.pending
+    return replace(found, place=before.place) if is_same else found
+
+
+def _moment(microseconds: int) -> str:
+    found = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    return found.isoformat(timespec="seconds").replace("+00:00", "Z")
