@@ -54,8 +54,12 @@ def passes_needed(test: str, error: BaseException | None) -> int:
         return FINAL
     if is_late(error):
         return LATE_ONCE
-    compares = any(isinstance(one, AssertionError) for one in _with_causes(error))
-    return FINAL if compares and names[-1].startswith("test_rule_") else OTHER
+    return FINAL if any(map(_compares, _with_causes(error))) and names[-1].startswith("test_rule_") else OTHER
+
+
+def _compares(error: BaseException) -> bool:
+    """Return whether a comparison has failed. A wait in vain is none, whatever it was waited in the middle of."""
+    return isinstance(error, AssertionError) and not isinstance(error, NotInTime)
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -215,6 +216,22 @@ def test_what_is_not_late_has_to_pass_three_times(suite: Suite, passing: tuple[s
     second = suite.second()
     assert second.returncode == code
     assert second.stdout.splitlines()[-1] == f"{'failed again' if code else 'unsteady'}: test_it.py::test_compares"
+
+
+WAITS = """
+def test_rule_1_waits():
+    try:
+        raise ValueError("not yet")
+    except ValueError:
+        fails_once(NotInTime("it did not come"))
+"""
+
+
+def test_a_wait_of_a_proof_in_the_middle_of_another_error_is_no_comparison(suite: Suite) -> None:
+    suite.holds(WAITS)
+    assert suite.first().returncode == 0
+    assert [json.loads(line)["times"] for line in suite.noted.read_text().splitlines()] == [3]
+    assert suite.second().returncode == 0
 
 
 @pytest.mark.parametrize(
