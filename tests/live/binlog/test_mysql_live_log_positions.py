@@ -29,7 +29,7 @@ from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Part
 from anabranch.rows.log_items import LogAbandoned
 from anabranch.testing.databases import Database, create_database, unique_name
-from anabranch.testing.in_time import until
+from anabranch.testing.in_time import in_time, until
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
 START = {"mariadb": start_mariadb, "mysql": start_mysql, "mysql56": partial(start_mysql, release="5.6")}
@@ -67,11 +67,12 @@ def test_pitfall_26_a_purged_log_is_refused(own_server: Server, follow: Callable
     database.execute("FLUSH BINARY LOGS")
     newest = database.query("SHOW BINARY LOGS")[-1][0]
     with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
-        for _ in range(1800):  # the server lets go of a file some moments after its reader
+
+        def is_purged() -> bool:  # the server lets go of a file some moments after its reader
             cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
-            if len(database.query("SHOW BINARY LOGS")) == 1:
-                break
-            time.sleep(0.1)
+            return len(database.query("SHOW BINARY LOGS")) == 1
+
+        until(is_purged, "all files but the newest are purged")
     with pytest.raises(LogLost) as lost:
         follower.begin(mark)
     assert mark.native in str(lost.value) and newest in str(lost.value)
@@ -407,7 +408,8 @@ def test_mysql_live_files_that_are_farther_than_32_bits(own_server: Server, foll
     dump = Dump(follower.endpoint, 77099, replace(place, offset=4))
     assembler = Assembler(place, follower.tables.get, follower.rules, skip_to=place.offset)
     deadline = time.monotonic() + 180
-    while not BinlogOrder().includes(assembler.mark(), end.native, None) and time.monotonic() < deadline:
+    while not BinlogOrder().includes(assembler.mark(), end.native, None):
+        in_time(deadline, "the reader did not come to the log's end")
         assert BinlogOrder().includes(assembler.mark(), str(place), None), "marks never go back"
         block = dump.receive(0.2)
         if block:

@@ -12,6 +12,7 @@ import pytest
 from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 from anabranch.rows.log_items import LogIdle, LogStatement
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
 
 pytestmark = pytest.mark.every_server
@@ -351,7 +352,8 @@ def test_pitfall_14_large_transactions_come_in_fragments_in_flat_memory(
     until, chunks, peak = time.monotonic() + 600, [], 0
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     images = 0
-    while time.monotonic() < until and not (chunks and chunks[-1][0] is Part.WHOLE and images > 200_000):
+    while not (chunks and chunks[-1][0] is Part.WHOLE and images > 200_000):
+        in_time(until, f"{images} images came")
         item = follower.reader.read(0.5)
         if isinstance(item, Chunk):
             chunks.append((item.part, item.row_count, item.transactions.to_pylist(), item.resume))
