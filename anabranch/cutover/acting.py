@@ -1,7 +1,7 @@
 """Find what will not act on rows of the target as it does at the source: triggers, keys and checks that do not hold.
 
-Looked at in the plan and at the fence, and told; it refuses nothing. What does not live here: what the job itself could not
-build (`TableState.facts.not_built`).
+Looked at in the plan and at the fence, and told; it refuses nothing. A key or check that the job has built, and that some rows
+break, is told once, here. What does not live here: what else the job could not build (`TableState.facts.not_built`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from anabranch.contracts import Acting, ActingEnd
+from anabranch.contracts import Acting, ActingEnd, Unproven
 from anabranch.cutover.terms import Ends
 from anabranch.errors import SourceError, SourceUnavailable, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
@@ -47,7 +47,8 @@ def look(ends: Ends) -> dict[str, list[Finding]]:
         for t in target.triggers
         if t.enable and (t.table, t.name.lower()) not in off_there
     ]
-    found[UNPROVEN] += [{"table": str(u.table), "what": u.said, "do": u.mend} for u in target.unproven]
+    lines = [line for _, state in sorted(states.items()) for line in state.facts.not_built]
+    found[UNPROVEN] += [_unproven(one, lines) for one in target.unproven]
     return {name: lines for name, lines in found.items() if lines}
 
 
@@ -78,6 +79,23 @@ def _lacking(there: Mapping[TableId, TableId], source: Acting, target: Acting) -
             yield {"table": str(table), "source": str(one.table), "trigger": one.name}
 
 
+def _unproven(one: Unproven, not_built: Sequence[str]) -> Finding:
+    """Return the finding, with what the job itself has said of the constraint as it built it, if it did: that says why."""
+    found = {"table": str(one.table), "what": one.said, "do": one.mend}
+    subject = one.said.partition(" is NOT ")[0]  # a kind and a name
+    own = f"; there its name is {subject.removeprefix('foreign key ')}"  # behind the name of the source's
+    for line in not_built:
+        if f" of {one.table} " in line and (line.startswith(f"{subject} of ") or line.endswith(own)):
+            return {**found, "why": line}
+    return found
+
+
+def not_told(not_built: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
+    """Return what the job could not build and is not among the findings."""
+    known = {one.get("why") for one in facts.get(UNPROVEN, ())}
+    return [line for line in not_built if line not in known]
+
+
 def told(facts: Mapping[str, Any]) -> Iterator[Told]:
     """Yield what `look` found for people, a table and a kind at a time; also of notes that were made without it."""
     for (table, source), names in _by(facts.get(LACKING, ()), "table", "source").items():
@@ -89,7 +107,8 @@ def told(facts: Mapping[str, Any]) -> Iterator[Told]:
             "triggers", table, f"an application does not fire {one} of {table}", "; ".join(n["do"] for n in names)
         )
     for one_of in facts.get(UNPROVEN, ()):
-        yield Told("unproven", one_of["table"], f"{one_of['what']}, of {one_of['table']}", one_of["do"])
+        said = one_of.get("why") or f"{one_of['what']}, of {one_of['table']}"
+        yield Told("unproven", one_of["table"], said, one_of["do"])
     for one_of in facts.get(UNSEEN, ()):
         of = f" of {one_of['table']}" if one_of["table"] else ""
         said = f"triggers{of} at the {one_of['end']} are not known: {one_of['why']}"

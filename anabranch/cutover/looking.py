@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 TOO_SMALL = "give the column a larger type at the target, or lower [cutover] sequence_margin"
+BUILT = "cutover.built"
 NO_COUNTER = "give it one there, or the application its own"
 FAILED, WARNING, OK = CheckVerdict.FAILED, CheckVerdict.WARNING, CheckVerdict.OK
 
@@ -38,8 +39,8 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     if cutover.notes:
         yield CheckResult("cutover.state", FAILED if cutover.is_finished else OK, cutover.who_writes())
     yield from _other_targets(ends)
-    states = ends.store.states.tables(ends.job.config.name)
-    yield from tables(states, terms.allows_parked)
+    states, acts = ends.store.states.tables(ends.job.config.name), acting.look(ends)
+    yield from _tables_but(states, terms.allows_parked, acts)
     yield from unknown(ends, states)
     yield from verified(
         terms, states, ends.store.verifications.verified(ends.job.config.name), _earlier_flip(ends, cutover)
@@ -51,7 +52,7 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
     yield from _reverse(terms, cutover)
     yield _flip(terms)
     yield from _counters(ends, terms, cutover)
-    for one in acting.told(acting.look(ends)):
+    for one in acting.told(acts):
         yield CheckResult(f"cutover.{one.check}", WARNING, one.said, one.hint, one.table)
 
 
@@ -95,9 +96,18 @@ def tables(states: Mapping[TableId, TableState], allows_parked: bool) -> Iterato
             yield CheckResult(f"cutover.{check}", how, f"{len(found)} tables {what}: {_list(found)}", hint)
     for table, state in sorted(states.items()):
         for problem in state.facts.not_built:
-            yield CheckResult("cutover.built", WARNING, problem, table=str(table))
+            yield CheckResult(BUILT, WARNING, problem, table=str(table))
     if not states:
         yield CheckResult("cutover.load", FAILED, "the job has no table at the target", "anabranch run JOB")
+
+
+def _tables_but(
+    states: Mapping[TableId, TableState], allows_parked: bool, acts: Mapping[str, list[acting.Finding]]
+) -> Iterator[CheckResult]:
+    """Yield what `tables` does, without constraints that are told with the statement that mends them."""
+    for one in tables(states, allows_parked):
+        if one.check != BUILT or one.verdict is FAILED or acting.not_told([one.message], acts):
+            yield one
 
 
 def unknown(ends: Ends, states: Mapping[TableId, TableState]) -> Iterator[CheckResult]:

@@ -21,11 +21,12 @@ STATES = ("not begun", "under way", "flip unknown", "flipped", "finished", "abor
 @dataclass(frozen=True)
 class CutoverReport:
     """`job`: with its target, if it has several. `cutover`: the notes. `gaps`: what is open in the fence now, where that was
-    asked."""
+    asked. `looked`: what does not act at the target as at the source now, where that was asked."""
 
     job: str
     cutover: Cutover
     gaps: tuple[str, ...] = ()
+    looked: tuple[acting.Told, ...] | None = None
 
     @property
     def state(self) -> str:
@@ -38,6 +39,14 @@ class CutoverReport:
         if found.is_finished:
             return "finished"
         return "flipped" if found.is_flipped else "flip unknown" if found.is_flip_unknown else "under way"
+
+    @property
+    def acting(self) -> list[acting.Told] | None:
+        """Return what does not act at the target as at the source: as it was found at the fence, else as it is now; None
+        where nobody has looked."""
+        if self.cutover.is_done(Step.CONSTRAINTS) and not self.cutover.is_aborted:
+            return list(acting.told(self.cutover.facts(Step.CONSTRAINTS)))
+        return None if self.looked is None else list(self.looked)
 
     @property
     def alarms(self) -> list[dict[str, Any]]:
@@ -53,6 +62,7 @@ class CutoverReport:
             "downtime_seconds": self.cutover.downtime,
             "asked_by": dict(self.cutover.facts(Step.BEGIN, Phase.BEGINS)),
             "steps": [self._step(step) for step in (*STEPS, Step.ABORT) if self._times(step)],
+            **({"acting": [one._asdict() for one in found]} if (found := self.acting) is not None else {}),
             "alarms": self.alarms,
             "gaps": list(self.gaps),
         }
@@ -131,8 +141,10 @@ class CutoverReport:
         return self.cutover.note(step, Phase.BEGINS), self.cutover.note(step, Phase.DONE)
 
 
-def report_of(job: str, cutover: Cutover, gaps: Sequence[str] = ()) -> CutoverReport:
-    return CutoverReport(job, cutover, tuple(gaps))
+def report_of(
+    job: str, cutover: Cutover, gaps: Sequence[str] = (), looked: Sequence[acting.Told] | None = None
+) -> CutoverReport:
+    return CutoverReport(job, cutover, tuple(gaps), None if looked is None else tuple(looked))
 
 
 def write_files(home: Path, report: CutoverReport) -> None:

@@ -173,7 +173,8 @@ class Steps:
         found = acting.look(self.ends)
         for one in acting.told(found):
             self.terms.tell(f"{one.said}: {one.hint}")
-        return {"not_built": [line for _, state in sorted(states.items()) for line in state.facts.not_built], **found}
+        not_built = [line for _, state in sorted(states.items()) for line in state.facts.not_built]
+        return {"not_built": acting.not_told(not_built, found), **found}
 
     def _reverse(self) -> Facts:
         """Let the way back through the fence, and let it begin: nobody but the cut-over has written to the target since apply

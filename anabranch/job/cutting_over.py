@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anabranch import waits
+from anabranch.cutover import acting
 from anabranch.cutover.fence import gaps_of
 from anabranch.cutover.machine import CutOver, alarmed
 from anabranch.cutover.report import CutoverReport, report_of
@@ -98,12 +99,26 @@ def _refuse_way_back(job: JobView, other: WayBack | None) -> None:
         raise ConfigError("a way back is cut over by another command", job=job.label, hint=hint)
 
 
-def told(job: JobView) -> CutoverReport:
-    """Return what the notes tell, and whether a fence that was raised still stands."""
+def told(job: JobView, looks: bool = False) -> CutoverReport:
+    """Return what the notes tell, and whether a fence that was raised still stands. `looks`: and, where no cut-over is under
+    way or through, what does not act at the target as at the source."""
     with _notes_wanted(), store_of(job) as store:
         cutover = Cutover.of(store.cutovers.cutover_notes(job.config.name) if store.exists() else [])
         gaps = _gaps(job, store, cutover) if cutover.is_fenced and cutover.is_done(Step.FENCE) else []
-    return report_of(job.label, cutover, gaps)
+        is_quiet = not cutover.notes or cutover.is_aborted
+        looked = _acting(job, store) if looks and is_quiet and store.exists() else None
+    return report_of(job.label, cutover, gaps, looked)
+
+
+def _acting(job: JobView, store: TargetStore) -> list[acting.Told]:
+    """Look at both ends; one that cannot be asked is told."""
+    try:
+        ends = opened(job, store, needs_trail=False, at_most=LOOK_SECONDS)
+        with closing(ends.fence):
+            return list(acting.told(acting.look(ends)))
+    except AnabranchError as error:
+        said = f"it could not be looked at what acts on rows: {error.message}"
+        return [acting.Told("acting", "", said, error.hint)]
 
 
 def _gaps(job: JobView, store: TargetStore, cutover: Cutover) -> list[str]:

@@ -408,12 +408,12 @@ class Job(DefinitionsJob):
 
             return abort(self, flip_undone, tell)
 
-    def cutover_status(self) -> CutoverReport:
-        """Return how far the latest cut-over is, and who writes now."""
+    def cutover_status(self, looks: bool = False) -> CutoverReport:
+        """Return how far the latest cut-over is, and who writes now. `looks`: and what does not act at the target."""
         with self._named():
             from anabranch.job.cutting_over import told
 
-            return told(self)
+            return told(self, looks)
 
     def failback(
         self,

@@ -88,7 +88,7 @@ class Inside:
 
         def find() -> list[tuple[str, CutoverReport]]:
             views = self._job(name).targets()
-            return [(view.target if len(views) > 1 else "", view.cutover_status()) for view in views]
+            return [(view.target if len(views) > 1 else "", view.cutover_status(looks=True)) for view in views]
 
         return self._asked.ask(name, self._version(caller, name), "cutover", find)
 

@@ -22,6 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.view.opened import store_of
+from rigs import cutover
 from rigs.cutover import Cut, job, running
 from rigs.endpoints import endpoint_of
 from rigs.users import user_at
@@ -77,6 +78,41 @@ def test_a_cut_over_names_what_does_not_act_at_the_target(
         written = next(cut.made.home.glob("cutover-*.md")).read_text()
         assert "What does not act at the target as at the source:" in written
         what_it_says_mends_it(cut, facts)
+
+
+@pytest.mark.parametrize("source", ["mysql", "mariadb"])
+@pytest.mark.one_case("mysql")
+def test_a_foreign_key_that_some_rows_break_is_told_once(
+    source: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the job has said as it built it, with the statement that proves it; by the name of the source's, also where the
+    target's is another one."""
+    orphans = (
+        "CREATE TABLE parent (id INT PRIMARY KEY)",
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, CONSTRAINT of_parent FOREIGN KEY (p) REFERENCES parent (id))",
+        "SET SESSION foreign_key_checks = 0",
+        "INSERT INTO child VALUES (1, 7)",
+    )
+    monkeypatch.setattr(cutover, "TABLES", (*cutover.TABLES, *orphans))
+    with job(request, source, "postgresql", tmp_path / "job") as cut:
+        with running(cut):
+            found = [one for one in cut.here.job.plan_cutover().results if "of_parent" in one.message]
+            (one,) = found
+            assert one.check == "cutover.unproven" and "rows without a parent, as at the source" in one.message
+            assert one.hint == 'ALTER TABLE "public"."child" VALIDATE CONSTRAINT "of_parent"'
+            shown = cut.here.job.cutover_status(looks=True).to_json()
+            assert [one["said"] for one in shown["acting"]] == [one.message] and "acting" not in json.dumps(
+                cut.here.job.cutover_status().to_json()
+            )
+            report = cut.run()
+        facts = report.cutover.facts(Step.CONSTRAINTS)
+        assert facts["not_built"] == [] and [line["why"] for line in facts["unproven"]] == [one.message]
+        assert report.to_markdown().count("of_parent") == 2, "once in what is said, once in its statement"
+    key = acting.Unproven(TableId("public", "child"), "foreign key k_1 is NOT VALID", "ALTER")
+    said = (
+        "foreign key k of public.child stays NOT VALID: rows without a parent, as at the source; there its name is k_1"
+    )
+    assert acting._unproven(key, ["foreign key k_1 of public.children stays", said])["why"] == said
 
 
 def triggers_at_both_ends(cut: Cut, asleep: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.cutover.acting import Told
 from anabranch.cutover.report import CutoverReport
 from anabranch.errors import TargetUnavailable
 from anabranch.manager import inside, trail_rows
@@ -180,14 +181,29 @@ NOTES = (
 def test_a_cut_over_is_shown_step_by_step_and_anew_while_it_is_under_way(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def has(*notes: CutoverNote) -> None:
-        found = [("", CutoverReport("shop", Cutover(notes), (f"open {EVIL}",) if notes else ()))]
+    told = Told("triggers", "t", f"t has no trigger {EVIL}", "ALTER TABLE t ENABLE TRIGGER x")
+
+    def has(*notes: CutoverNote, looked: tuple[Told, ...] | None = None) -> None:
+        found = [("", CutoverReport("shop", Cutover(notes), (f"open {EVIL}",) if notes else (), looked))]
         monkeypatch.setattr(browser.manager.inside, "cutover", lambda *_: found)
 
     has()
     browser.log_in()
     shown = browser.part("/jobs/shop/cutover", 286)
     assert "not begun" in shown and "Cut over …" in shown and "Take it back" not in shown
+    assert "does not act" not in shown, "nobody has looked"
+    has(looked=())
+    assert "Every trigger, key and check acts there" in browser.part("/jobs/shop/cutover", 286)
+    has(looked=(told,))
+    shown = browser.part("/jobs/shop/cutover", 286)
+    assert "As both ends are now" in shown and "<code>ALTER TABLE t ENABLE TRIGGER x</code>" in shown
+    assert "no trigger &lt;script&gt;" in shown
+    proven = {"unproven": [{"table": "t", "what": "check small is NOT VALID", "do": "VALIDATE it"}]}
+    has(*NOTES, note(5, Step.CONSTRAINTS, Phase.BEGINS), note(6, Step.CONSTRAINTS, Phase.DONE, **proven))
+    shown = browser.part("/jobs/shop/cutover")
+    assert (
+        "As it was found at the fence" in shown and "check small is NOT VALID, of t: <code>VALIDATE it</code>" in shown
+    )
     has(*NOTES)
     shown = browser.part("/jobs/shop/cutover")
     assert "under way" in shown and "Go on …" in shown and "Take it back …" in shown and "open &lt;script&gt;" in shown
