@@ -27,6 +27,8 @@ from proofs import proofs
 from settings_pages import SOURCE as SETTINGS_SOURCE
 from settings_pages import settings_page
 from size_pages import size_pages
+from structures_at_mysql import SOURCE as STRUCTURES_AT_MYSQL
+from structures_at_mysql import structures_at_mysql
 from table_life_page import state_page
 from torture_pages import failpoints, torture
 from types_at_mysql import SOURCE as TYPES_AT_MYSQL
@@ -82,6 +84,9 @@ def pages() -> dict[str, str]:
         "types.md": "\n".join(types()),
         "types-at-mysql.md": "\n".join(
             ["# Types at MySQL and MariaDB", "", GENERATED.format(TYPES_AT_MYSQL), *types_at_mysql(_examples())]
+        ),
+        "definitions-at-mysql.md": "\n".join(
+            ["# Definitions at MySQL and MariaDB", "", GENERATED.format(STRUCTURES_AT_MYSQL), *structures_at_mysql()]
         ),
         "servers.md": "\n".join(servers()),
         "session-settings.md": GENERATED.format(SETTINGS_SOURCE) + settings_page(),
