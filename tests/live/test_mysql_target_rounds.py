@@ -20,7 +20,7 @@ import pytest
 
 from anabranch.connectors.mysql.target.typemap import MysqlTypes
 from anabranch.contracts import ValueRules
-from anabranch.errors import TablesParked
+from anabranch.errors import RowRefused, TablesParked
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.schema import Column
 from anabranch.testing.databases import Database
@@ -237,3 +237,40 @@ def test_a_nul_in_text_arrives_by_the_load_and_by_the_log(
         job.load()
         there_now = job.made.target.query(f"SELECT k, HEX(l) FROM `{job.made.there}`.t ORDER BY k")
         assert there_now == [("ax", "E4"), ("ay", "")]
+
+
+@pytest.mark.parametrize("source", ["logical_postgresql", "mariadb"])
+def test_numbers_in_json_that_a_mysql_changes_are_declared_before_and_told_behind(
+    source: str, mysql: Server, request: pytest.FixtureRequest, source_database: Make, tmp_path: Path
+) -> None:
+    """Preflight names the column, and just the rows whose numbers are others are different. As text nothing changes."""
+    kept = ("18446744073709551615", "-9223372036854775808", "0.1", "1.50", "1e3", "-0.0", "123456789012345678")
+    changed = ("18446744073709551616", "-9223372036854775809", "12345678901234567890123456789", "0.1234567890123456789")
+    here = request.getfixturevalue(source)
+    made = "CREATE TABLE t (id int PRIMARY KEY, v json)"
+    inserts = {
+        first: [f"INSERT INTO t VALUES ({first + n}, '[{one}]')" for n, one in enumerate(kept)] for first in (0, 50)
+    }
+    others = {
+        first: [f"INSERT INTO t VALUES ({first + n}, '[{one}]')" for n, one in enumerate(changed)] for first in (20, 70)
+    }
+    beyond = "INSERT INTO t VALUES (99, '[1e400]')"
+    with pair(here, mysql, source_database, tmp_path / "1", "", made, *inserts[0], *others[20]) as job:
+        told = [one for one in job.job.preflight().results if "stores numbers beyond 64 bits as doubles" in one.message]
+        assert len(told) == 1 and any(name.endswith("t.v") for name in (*told[0].names, told[0].message)), told
+        job.load()
+        job.made.source.execute(*inserts[50], *others[70])
+        job.stream()
+        (found,) = [one for one in job.verify().tables if one.source.endswith(".t")]
+        wrong = {int(one.key["id"] or "") for one in found.sample}
+        assert (found.different, found.missing, found.extra) == (8, 0, 0)
+        assert wrong == {20, 21, 22, 23, 70, 71, 72, 73}
+        job.made.source.execute(beyond)
+        with pytest.raises(RowRefused, match=r"Number too big to be stored in double.*id = 99"):
+            job.stream()
+    text = '[target.options]\njson = "text"\n'
+    with pair(here, mysql, source_database, tmp_path / "2", text, made, *inserts[0], *others[20], beyond) as job:
+        job.load()
+        job.made.source.execute(*inserts[50], *others[70])
+        job.stream()
+        assert job.verify().identical
