@@ -11,12 +11,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.manager.alert_rules import Kind, Rule, as_text
 from anabranch.manager.alerts import Alert, seen
 from anabranch.manager.callers import Role
 
-routes = APIRouter(prefix="/alerts", tags=["alerts"])
+routes = APIRouter(prefix="/alerts", tags=["alerts"], route_class=AskedRoute)
 Number = Annotated[float, Field(strict=True)]  # neither text nor true
 
 

@@ -6,9 +6,12 @@ What does not live here: what a caller may do (`manager/callers.py`).
 from __future__ import annotations
 
 import hmac
-from typing import Annotated
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
 
-from fastapi import Depends, HTTPException, Request, Security
+from fastapi import Depends, HTTPException, Request, Response, Security
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from anabranch.api.requests_log import CALLER
@@ -17,6 +20,7 @@ from anabranch.manager.callers import Caller
 from anabranch.manager.sessions import Session
 
 COOKIE = "anabranch_session"
+_ASKED = "asked"  # in the state of a request: who asks, once that is known
 _bearer = HTTPBearer(
     auto_error=False, description="A token that `anabranch token create` has printed, or one of the OpenID provider."
 )
@@ -68,6 +72,11 @@ def caller_now(request: Request, given: str | None) -> Caller | None:
 
 def asking(request: Request, credentials: _Credentials) -> Caller:
     """Return who asks. Raises 401 without a token that counts; a session counts for reading, and with its word for the rest."""
+    found: Caller | None = request.scope.setdefault("state", {}).get(_ASKED)
+    return found if found is not None else _found(request, credentials)
+
+
+def _found(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Caller:
     if credentials is not None:
         caller = manager_of(request).bearer(credentials.credentials, place_of(request))
         if caller is not None:
@@ -77,6 +86,23 @@ def asking(request: Request, credentials: _Credentials) -> Caller:
         if request.method in ("GET", "HEAD") or hmac.compare_digest(word.encode(), found.csrf.encode()):
             return caller_of(request, found)
     raise HTTPException(401, "a token is needed: anabranch token create --role viewer makes one")
+
+
+class AskedRoute(APIRoute):
+    """A route that knows who asks before it reads a body: FastAPI itself parses the body first, and would tell a stranger what
+    is wrong with it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        if not any(one.call is asking for one in self.dependant.dependencies):
+            return handle
+
+        async def asked(request: Request) -> Response:
+            credentials = await _bearer(request)
+            request.scope.setdefault("state", {})[_ASKED] = await run_in_threadpool(_found, request, credentials)
+            return await handle(request)
+
+        return asked
 
 
 Asks = Annotated[Caller, Depends(asking)]

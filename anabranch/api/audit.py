@@ -10,10 +10,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.manager.audit import Entry
 
-routes = APIRouter(prefix="/audit", tags=["audit"])
+routes = APIRouter(prefix="/audit", tags=["audit"], route_class=AskedRoute)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.api.repeating import RepeatKey, tell_repeat
 from anabranch.config.hop_kinds import kind_of
 from anabranch.config.toml_text import document_of
@@ -20,7 +20,7 @@ from anabranch.manager import Manager
 from anabranch.manager.jobs import ManagedJob
 
 Whole = Annotated[int, Field(strict=True)]  # true is no number
-routes = APIRouter(prefix="/jobs", tags=["jobs"])
+routes = APIRouter(prefix="/jobs", tags=["jobs"], route_class=AskedRoute)
 Name = Annotated[str, Path(description="A job's name.", min_length=1, max_length=63)]
 
 

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.api.jobs import Name
 from anabranch.api.repeating import RepeatKey, tell_repeat
 from anabranch.manager.operations import Operation, Output
 
-routes = APIRouter(prefix="/jobs/{name}/operations", tags=["operations"])
+routes = APIRouter(prefix="/jobs/{name}/operations", tags=["operations"], route_class=AskedRoute)
 Number = Annotated[int, Path(description="An operation's number.", ge=1, lt=2**62)]
 
 

@@ -11,12 +11,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.manager.accounts import User
 from anabranch.manager.callers import EVERY_JOB, Role
 from anabranch.manager.tokens import Token
 
-routes = APIRouter(tags=["people"])
+routes = APIRouter(tags=["people"], route_class=AskedRoute)
 LARGEST = 3660  # days
 UserName = Annotated[str, Path(description="A user's name.", min_length=1, max_length=64)]
 TokenId = Annotated[str, Path(description="A token's id.", pattern="^[0-9a-f]{12}$")]

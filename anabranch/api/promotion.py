@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fastapi import APIRouter
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.api.jobs import Name, Whole
 from anabranch.config.effects import Effect
 from anabranch.config.rule_text import SECTIONS
@@ -17,7 +17,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.callers import Role
 from anabranch.manager.promoting import Wanted
 
-routes = APIRouter(prefix="/jobs", tags=["versions"])
+routes = APIRouter(prefix="/jobs", tags=["versions"], route_class=AskedRoute)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.api.people import Patterns
 from anabranch.manager.secrets import NAME, Secret
 
-routes = APIRouter(prefix="/secrets", tags=["secrets"])
+routes = APIRouter(prefix="/secrets", tags=["secrets"], route_class=AskedRoute)
 SecretName = Annotated[str, Path(description="What `${NAME}` in job files has.", pattern=f"^{NAME}$")]
 
 

@@ -12,12 +12,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.api.jobs import Name
 from anabranch.errors import ConfigError
 from anabranch.manager.statistics import HOUR, Measured, Point
 
-routes = APIRouter(prefix="/jobs", tags=["statistics"])
+routes = APIRouter(prefix="/jobs", tags=["statistics"], route_class=AskedRoute)
 _From = Annotated[datetime | None, Query(alias="from", description="By default an hour before `to`.")]
 _To = Annotated[datetime | None, Query(description="By default now.")]
 _Step = Annotated[int | None, Query(ge=1, le=31_622_400, description="Seconds between two points; else chosen.")]

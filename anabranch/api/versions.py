@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from anabranch.api.asking import Asks, TheManager
+from anabranch.api.asking import AskedRoute, Asks, TheManager
 from anabranch.api.jobs import JobAnswer, JobText, Name, Whole, answer
 from anabranch.api.problems import problems_of
 from anabranch.config.effects import Effect
@@ -20,7 +20,7 @@ from anabranch.manager.callers import Role
 from anabranch.manager.jobs import JobVersion
 from anabranch.manager.masking import masked
 
-routes = APIRouter(prefix="/jobs", tags=["versions"])
+routes = APIRouter(prefix="/jobs", tags=["versions"], route_class=AskedRoute)
 LARGEST = 2**31
 Version = Annotated[int, Path(description="A version of a job's file.", ge=1, lt=LARGEST)]
 Chosen = Annotated[int | None, Query(ge=1, lt=LARGEST)]

@@ -64,7 +64,7 @@ def preflight(
     """Check both ends and the rules; each finding has its remedy.
 
     All checks run, whatever the others say. Where [spark] master names a cluster, tasks look at its workers. Exit code 3 if a
-    check fails, or if a load would refuse a row that --scan has tried.
+    check fails, 5 or 6 if an end cannot be entered, 3 if a load would refuse a row that --scan has tried.
     """
     if not scan and (tables or sample is not None):
         raise click.UsageError("--tables and --sample say what --scan looks at")
@@ -86,11 +86,11 @@ def preflight(
 
     def asked(one: Job) -> _Found:
         report = one.preflight(reverse, workers=True)
-        if not scan:
+        if not scan or report.exit_code != PreflightFailed.exit_code:  # rows of an end that cannot be entered
             return _Found(report)
         found = one.scan(tables, sample, seed, None if as_json else sys.stderr)
         return _Found(report.with_(found.results()), found)
 
     answers = of_each(Job.from_file(job), target, asked)
     answers.show(as_json, lambda found: found.to_json(), lambda found: found.report.write(sys.stdout))
-    answers.exit([PreflightFailed.exit_code for found in answers.found.values() if found.report.failed])
+    answers.exit([found.report.exit_code for found in answers.found.values() if found.report.failed])

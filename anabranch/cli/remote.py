@@ -133,7 +133,8 @@ def _carried_out(server: Server, job: str, asked: dict[str, Any]) -> int:
     try:
         number = server.ask("POST", path, asked)["id"]
     except (URLError, OSError) as error:
-        raise ConfigError(f"the manager does not answer: {_why(error)}", hint="anabranch serve starts one") from None
+        hint = "anabranch serve starts one; look at the address, too"
+        raise StateError(f"the manager does not answer: {_why(error)}", hint=hint) from None
     place, offsets = f"{path}/{number}", dict.fromkeys(STREAMS, 0)
     try:
         return _followed(server, place, offsets)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from anabranch.cli.homes import require_home
 from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
 
 SHOWN_SECONDS = 0.1  # of a stage, from which on it is shown
@@ -59,6 +60,7 @@ def status(job: str, as_json: bool, reset_counters: bool) -> None:
         write_json(found)
     else:
         click.echo("\n".join(lines(found)))
+    require_home(opened, found)
 
 
 def _is_pump(job: str) -> bool:
@@ -90,7 +92,7 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
     if counted := found.get("counters"):
         yield f"capture     {_counted(counted)}"
     for error in found.get("unreachable", ()):
-        yield f"unreachable {error}"
+        yield f"not asked   {error}"
     if found.get("last_error"):
         yield f"last error  {_error(found['last_error'])}"
 

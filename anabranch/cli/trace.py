@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.homes import require_home
 from anabranch.cli.options import Verb, job_argument, json_option, log_level, target_option, write_json
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def trace(
     if follow and at_target:
         raise click.UsageError("--follow shows what comes into the job's home: leave --at-target out")
     opened = Job.from_file(job)
+    if not at_target:
+        require_home(opened)
     if position or xid:
         if (position and xid) or since or follow or record or logged or at_target:
             raise click.UsageError("--position or --xid stands alone, with --target or --json")

@@ -69,19 +69,19 @@ def _edited(
     return tuple(map(str, changes)), found
 
 
-def preflight_report(job: JobView, reverse: bool = False) -> Report:
+def preflight_report(job: JobView, reverse: bool = False, goes_on: bool = False) -> Report:
     """Run the checks as `_report` does. Each finding has the step of `anabranch recipe` that mends it."""
     from anabranch.recipe.written import steps_by_check
 
-    found = _report(job, reverse)
+    found = _report(job, reverse, goes_on)
     schemes = job.config.source.endpoint.scheme, job.config.ends[job.target].scheme
     return found.with_steps(steps_by_check(*schemes))
 
 
 def asked_report(job: JobView, reverse: bool = False, workers: bool = False) -> Report:
-    """Run the checks for a person who waits for them: a target that does not answer is a failed check, and soon. Parts of a job
-    wait for it, as long as the job file says. `workers`: also those of the Spark cluster that the job names, if it names one;
-    they start Spark."""
+    """Run the checks for a person who waits for them: an end that cannot be entered is a failed check, beside the other's; so,
+    and soon, is a target that does not answer. Parts of a job wait for it, as long as the job file says. `workers`: also those
+    of the Spark cluster that the job names, if it names one; they start Spark."""
     from anabranch.contracts import ReachedTarget
     from anabranch.preflight.report import Report
 
@@ -89,15 +89,22 @@ def asked_report(job: JobView, reverse: bool = False, workers: bool = False) -> 
     away = target.unreached(ANSWER_S) if isinstance(target, ReachedTarget) else None
     if away is not None:
         return Report(job.config.name, (away,))
-    found = preflight_report(job, reverse)
-    if not workers:
+    found = preflight_report(job, reverse, goes_on=True)
+    if not workers or not_entered(found):
         return found
     from anabranch.job.spark_checks import spark_results
 
     return replace(found, results=(*found.results, *spark_results(job)))
 
 
-def _report(job: JobView, reverse: bool = False) -> Report:
+def not_entered(report: Report) -> bool:
+    """Return whether an end could not be asked: what needs both is not checked then."""
+    from anabranch.preflight.run import REACHED
+
+    return any(one.check in REACHED.values() for one in report.failed)
+
+
+def _report(job: JobView, reverse: bool = False, goes_on: bool = False) -> Report:
     """Run the checks of both ends, and those of the way back if the job file or the caller (`reverse`) asks for them. Errors
     say which job, and which target, they are about."""
     from anabranch.lifecycle.encrypting import note_keys
@@ -107,8 +114,16 @@ def _report(job: JobView, reverse: bool = False) -> Report:
         note_keys(job)
         source = source_of(job)
         found = preflight(
-            job.config, job.rules, source, end_of(job), lambda: known(job), lambda: identity_now(job, source)
+            job.config,
+            job.rules,
+            source,
+            end_of(job),
+            lambda: known(job),
+            lambda: identity_now(job, source),
+            goes_on,
         )
+        if not_entered(found):
+            return found
         if job.config.pair is not None:
             from anabranch.lifecycle.pairing import pair_results
 

@@ -179,8 +179,12 @@ def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: TargetStatu
 def _elsewhere(condition: Condition, job: JobView, target: TargetStatus) -> Condition:
     """Add a hint where this home has never seen the job run, but the target has been applied to: the job ran with
     another home."""
-    if condition.sub_state != "never_started" or not (target.applied or target.tables):
+    if condition.sub_state != "never_started":
         return condition
+    if not (target.applied or target.tables):
+        root = job.config.home.parent
+        told = f"nothing has run here: {root} does not exist, where jobs have their homes ($ANABRANCH_HOME)"
+        return condition if root.is_dir() else condition._replace(detail=told)
     told = (
         f"not in {job.config.home} on {os.uname().nodename}, but the target has been applied to: it ran with another home; "
         "anabranch trace JOB --at-target says where"

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 
-def begin_changes(job: JobView, stop: Callable[[], bool]) -> None:
+def begin_changes(job: JobView, stop: Callable[[], bool], begins: Callable[[], object] = lambda: None) -> None:
     """Create the change tables, set the checkpoint in front of the trail's first transaction, and load the rows that are there,
-    where the job wants them. Nothing to do is no error.
+    where the job wants them. Nothing to do is no error. `begins` is told when rows are about to be read.
 
     Raises StateError where a table changed meanwhile, or the database has change tables of another job."""
     with store_of(job) as store:
@@ -49,7 +49,7 @@ def begin_changes(job: JobView, stop: Callable[[], bool]) -> None:
             _follow_instances(job, store)
             make_tables(job)
             hand_on(job, checkpoint.position.sequence)
-        load_first_rows(job, store, stop)
+        load_first_rows(job, store, stop, begins)
 
 
 def _refuse_lost(job: JobView) -> None:

@@ -54,12 +54,16 @@ def refuse_unfit(job: JobView, schemas: list[TableSchema]) -> None:
         )
 
 
-def load_first_rows(job: JobView, store: TargetStore, stop: Callable[[], bool]) -> None:
-    """Load the tables that have begun and have no rows yet. Raises what reading and writing raise; may be called again."""
+def load_first_rows(
+    job: JobView, store: TargetStore, stop: Callable[[], bool], begins: Callable[[], object] = lambda: None
+) -> None:
+    """Load the tables that have begun and have no rows yet; `begins` is told before the first.
+    Raises what reading and writing raise; may be called again."""
     target = end_of(job)
     states = [one for _, one in sorted(store.states.tables(job.config.name).items()) if one.is_open]
     if not states or not isinstance(target, TakesFirstRows):
         return
+    begins()
     source = source_of(job)
     identity = followed_identity(job) or ""
     quiet = TrailQuiet(job.trail, source)

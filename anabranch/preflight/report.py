@@ -20,8 +20,11 @@ STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict
 
 @dataclass(frozen=True)
 class Report:
+    """`exit_code`: of a command whose checks have failed; that of an end which cannot be entered, where there is one."""
+
     job: str
     results: tuple[CheckResult, ...]
+    exit_code: int = PreflightFailed.exit_code
 
     @property
     def verdict(self) -> CheckVerdict:

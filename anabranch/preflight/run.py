@@ -19,6 +19,7 @@ from anabranch.contracts import Checks, PreflightContext, SourceConnector, Targe
 from anabranch.errors import (
     NOT_ADMITTED,
     AnabranchError,
+    PreflightFailed,
     Side,
     SourceError,
     SourceUnavailable,
@@ -39,6 +40,7 @@ from anabranch.rows.installed import COST, REMEDY, reason, version
 from anabranch.rules.rule_set import RuleSet
 
 RIGHTS = {Side.SOURCE: "source.rights", Side.TARGET: "target.rights"}
+REACHED = {Side.SOURCE: "source.reached", Side.TARGET: "target.reached"}
 STATE = "target.state"  # a check: may the job's user read and write its state at the target?
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
 FORM = "target.form"  # in PreflightContext.user_choices of a job that keeps changes: what its target keeps
@@ -54,11 +56,13 @@ def preflight(
     target: TargetConnector,
     known: Callable[[], KnownJob] = KnownJob,
     identity: Callable[[], str] = str,
+    goes_on: bool = False,
 ) -> Report:
     """Return every check, whatever the others say. `known` asks the target for what this job has begun already,
     `identity` the source who it is. An end that is away is not asked again: each try may take as long as opening a connection.
 
-    Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
+    Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note. With `goes_on` that
+    is a failed check, REACHED, beside the other end's."""
     errors: list[AnabranchError] = []
     begun = _asked(Side.TARGET, known, errors) or KnownJob()
     unread = len(errors)
@@ -75,17 +79,19 @@ def preflight(
         return Report(config.name, tuple(_shut(error) for error in {str(error): error for error in errors}.values()))
     for error in errors:
         error.job = error.job or config.name
-    if errors:
+    if errors and not goes_on:
         raise _first(errors)
     return Report(
         config.name,
         (
+            *_not_entered(errors, bool(unread)),
             _decoder(config.capture.decoding),
             *_unused(config),
             *_unarmed(config, begun),
             *selection.results,
             *(result for results in asked for result in results or ()),
         ),
+        min((error.exit_code for error in errors), default=PreflightFailed.exit_code),
     )
 
 
@@ -115,6 +121,15 @@ def _unused(config: JobConfig) -> Iterator[CheckResult]:
         of = ", ".join(f"{name}://" for name in owners(key))
         why = f"[{section}] {key} has no effect from {ends}: it is an option of {of}"
         yield CheckResult("job.options", CheckVerdict.WARNING, why, "take it out of the job file")
+
+
+def _not_entered(errors: list[AnabranchError], is_begun_unread: bool) -> Iterator[CheckResult]:
+    """Report ends that cannot be asked: away, or refusing the login."""
+    for error in errors:
+        yield CheckResult(REACHED[error.side], CheckVerdict.FAILED, error.message, error.hint)
+    if errors and is_begun_unread:
+        why = "what the job has begun is in its target's state, which cannot be read: the source is checked as for a new job"
+        yield CheckResult("job.begun", CheckVerdict.WARNING, why, "mend the target's end, then check again")
 
 
 def _shut(error: AnabranchError) -> CheckResult:

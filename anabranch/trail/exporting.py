@@ -23,7 +23,7 @@ from anabranch.trail import history as histories
 from anabranch.trail import parcel, parcel_seals, published
 from anabranch.trail import parcel_contents as contents
 from anabranch.trail.chunk_refs import ChunkRef
-from anabranch.trail.exports import ExportState, Reached, clear, sync_folder
+from anabranch.trail.exports import ExportState, Reached, clear, parcel_hint, sync_folder
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import FORMAT, SegmentName
 from anabranch.trail.parcel import HistoryPiece, Manifest, ParcelFile, SegmentPlace
@@ -93,7 +93,7 @@ class Exporter:
             self._reader.close()
             raise
         self._counted_for, self._counted, self._waiting = -1, 0, 0
-        with writing(f"the directory {directory}"):
+        with writing(f"the directory {directory}", parcel_hint(directory)):
             directory.mkdir(parents=True, exist_ok=True)
         self._state = ExportState(trail, name, directory)
         try:
@@ -254,7 +254,7 @@ class Exporter:
 
     def _written(self, folder: Path, plan: _Plan, told: Told) -> tuple[Manifest, Reached]:
         """Write a parcel under its temporary name, durably. Returns what it has, and what is reached with it."""
-        with writing(f"parcel {self.reached.number + 1}"):
+        with writing(f"parcel {self.reached.number + 1} in {folder.parent}", parcel_hint(folder.parent)):
             reach("parcel.export.writing")
             folder.mkdir()
             done, files, load = 0, [], dict(self.reached.load)

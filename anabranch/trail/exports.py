@@ -49,6 +49,11 @@ class Reached:
         return f"{self.sequence}@{self.native}"
 
 
+def parcel_hint(directory: Path) -> str:
+    """Return what is to be looked at where parcels cannot be written."""
+    return f"check the rights and the disk of {directory}: the export goes on where it was"
+
+
 class ExportState:
     """The state of one export, held by one process at a time. It is noted before a parcel gets its name what will be reached
     with it, so that a kill in between leaves no second parcel of that number."""
@@ -127,7 +132,7 @@ class ExportState:
         self._lock.close()
 
     def _put(self, reached: Reached) -> None:
-        with writing(f"parcel {reached.number}"):
+        with writing(f"parcel {reached.number} in {self.directory}", parcel_hint(self.directory)):
             os.rename(self.temporary(reached.number), parcel.folder_of(self.directory, reached.number))
         sync_folder(self.directory)
         reach("parcel.export.renamed")

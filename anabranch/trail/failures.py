@@ -13,16 +13,14 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
-def writing(what: str) -> Iterator[None]:
+def writing(what: str, hint: str = "check the disk of the trail") -> Iterator[None]:
     """Translate errors of a write that may be tried again: no room is StorageFull, anything else TrailError."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             raise StorageFull(f"no room left for {what}") from error
-        raise TrailError(
-            f"cannot write {what}: {error.strerror or error}", hint="check the disk of the trail"
-        ) from error
+        raise TrailError(f"cannot write {what}: {error.strerror or error}", hint=hint) from error
 
 
 @contextmanager

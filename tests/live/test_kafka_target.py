@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from anabranch import failpoints
 from anabranch.errors import ConfigError, PreflightFailed, RowRefused, StateError, TargetError
 from anabranch.model.ids import TableId
+from anabranch.state.store import StateStore
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
@@ -154,8 +155,18 @@ def test_what_needs_rows_is_refused_and_what_is_refused_is_named(here: JobHere, 
     assert _values(others.look()) == [({"id": 3}, "insert")]
 
 
-def test_rows_that_are_there_come_once_and_in_front_of_their_changes(here: JobHere, kafka: Server) -> None:
+def test_rows_that_are_there_come_once_and_in_front_of_their_changes(
+    here: JobHere, kafka: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, source = here.made, here.made.source
+    phases: list[str] = []
+    tells = StateStore.phase
+
+    def phase(state: StateStore, name: str, *more: Any) -> None:
+        phases.append(name)
+        tells(state, name, *more)
+
+    monkeypatch.setattr(StateStore, "phase", phase)
     to_kafka(made, kafka, options='topic = "{job}.{table}"\npartitions = 3\ninitial_load = true')
     source.execute(
         "CREATE TABLE other (t VARCHAR(20), d DECIMAL(9,2), at TIMESTAMP NULL, j JSON)", *with_whole_rows(made, "other")
@@ -169,6 +180,8 @@ def test_rows_that_are_there_come_once_and_in_front_of_their_changes(here: JobHe
         with pytest.raises(failpoints.FailpointReached):
             here.load()
         failpoints.arm({})
+        assert "loading" in phases, phases
+        phases.clear()
         source.execute(f"UPDATE item SET n = {number} WHERE id < 10", f"DELETE FROM item WHERE id = {10 + number}")
     here.load()
     here.load()  # nothing to do

@@ -27,6 +27,8 @@ from anabranch.waits import said
 
 _ACCESS = "check user, password and host of the URL, and the grants of this user"
 _GRANT = "the job's user lacks a right: `anabranch recipe` prints the GRANT statements that a source needs"
+# What ER_SPECIFIC_ACCESS_DENIED_ERROR names; SUPER is a right to more than what is asked for.
+_NAMED = re.compile(r"you need \(at least one of\) the ([A-Z_, ]+) privilege")
 _CHANGED = (
     "the table was dropped, renamed or altered at the source since its definition was read: "
     "it parks when capture comes to that statement, then start again"
@@ -228,6 +230,9 @@ def of_number(number: int, text: str) -> SourceError:
     kind, _, hint = next((one for part, one in BY_TEXT.get(number, ()) if part in lowered), known)
     if number == 2026 or (number in (2003, 2013) and "SSL" in text and "EOF" not in text):
         kind, hint = SourceError, tls_hint(text)
+    if named := _NAMED.search(text):
+        rights = [right for right in named[1].split(", ") if right != "SUPER"] or ["SUPER"]
+        hint = f"GRANT {rights[0]} ON *.* TO the job's user; `anabranch recipe` prints all that a source needs"
     return kind(f"the source says {number}: {text}" if number else f"the driver says: {text}", hint=hint)
 
 

@@ -63,6 +63,17 @@ def test_health_needs_nobody_and_everything_else_asks_who_you_are(client: TestCl
     assert asked > 8
 
 
+@pytest.mark.parametrize("body", [b"{no json", b'{"text": 1}', b"[]", b""])
+def test_a_body_is_looked_at_for_who_may_ask_alone(client: TestClient, manager: Manager, body: bytes) -> None:
+    sent = {"content": body, "headers": {"Content-Type": "application/json"}}
+    for path in ("/api/v1/jobs", "/api/v1/users", "/api/v1/jobs/shop/operations", "/api/v1/tokens"):
+        assert client.post(path, **sent).status_code == 401, path
+        stranger = {**sent, "headers": {**sent["headers"], "Authorization": "Bearer abt_none"}}
+        assert client.post(path, **stranger).status_code == 401, path
+    known = {**sent, "headers": {**sent["headers"], **bearer(manager, Role.ADMINISTRATOR)}}
+    assert client.post("/api/v1/jobs", **known).status_code == 422
+
+
 def test_health_says_so_where_a_thread_is_no_more_or_the_state_cannot_be_read(
     client: TestClient, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -278,23 +278,24 @@ def test_a_missing_job_file(call: Call) -> None:
     )
 
 
-def test_preflight_of_ends_that_are_down_ends_with_an_end_s_code(
-    call: Call, job: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PW", PASSWORD)
-    done = call("preflight", str(job), "--json")
+def test_preflight_of_ends_that_are_down_ends_with_an_end_s_code(job: Path) -> None:
+    done = run("preflight", str(job), "--json", PW=PASSWORD)
     assert done.returncode in (5, 6)
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert PASSWORD not in done.stderr
+    failed = {one["check"] for one in json.loads(done.stdout)["checks"] if one["verdict"] == "failed"}
+    assert failed == {"source.reached", "target.reached"}
+    assert PASSWORD not in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
 
 
 def test_status_of_a_job_that_never_ran_leaves_nothing_behind(job: Path, tmp_path: Path) -> None:
     done = run("status", str(job), "--json", ANABRANCH_HOME=str(tmp_path / "home"))
-    assert done.returncode == 0
+    assert done.returncode == 2  # the target cannot say either whether it has run
+    assert str(tmp_path / "home") in done.stderr and "does not exist" in done.stderr
     found = json.loads(done.stdout)
     assert (found["job"], found["phase"], found["parts"]) == ("shop", "stopped", [])
+    (tmp_path / "home").mkdir()
+    assert run("status", str(job), "--json", ANABRANCH_HOME=str(tmp_path / "home")).returncode == 0
+    (tmp_path / "home").rmdir()
     assert PASSWORD not in done.stdout + done.stderr
     assert not (tmp_path / "home").exists()
 

@@ -102,7 +102,7 @@ def test_no_token_and_no_manager_are_told(monkeypatch: pytest.MonkeyPatch, capfd
     assert shell.exit_code(["--server", f"http://127.0.0.1:{port}", "status", "shop"]) == 2
     assert "there is no token" in capfd.readouterr().err
     monkeypatch.setenv(remote.TOKEN, "x")
-    assert shell.exit_code(["--server", f"http://127.0.0.1:{port}", "status", "shop"]) == 2
+    assert shell.exit_code(["--server", f"http://127.0.0.1:{port}", "status", "shop"]) == 7
     assert "does not answer" in capfd.readouterr().err
 
 

@@ -53,6 +53,14 @@ def keys(tmp_path: Path) -> dict[str, Path]:
     return found
 
 
+def test_a_place_that_cannot_be_written_is_named_not_the_trails_disk(paths: tuple[Path, Path, Path]) -> None:
+    trail, _, copy = paths
+    copy.write_text("a file, in which no directory can be made")
+    with pytest.raises(TrailError, match="cannot write the directory") as failed:
+        Exporter(trail, copy / "out", name="other")
+    assert str(copy / "out") in failed.value.hint and "disk of the trail" not in failed.value.hint
+
+
 def two_taken_in(out: Path, copy: Path) -> dict[int, Any]:
     with Importer(out, copy) as importer:
         assert [importer.next().number, importer.next().number] == [1, 2]

@@ -89,7 +89,7 @@ def _is_told(family: str, version: Version) -> bool:
 def _user(family: str, asked: Asked) -> Iterator[Step]:
     user = f"'{asked.user}'@'%'"
     login = statement(f"CREATE USER {user} IDENTIFIED BY '<password>'")
-    yield Step("source.user", "The job's user", (login,))
+    yield Step("source.user", "The job's user", (login,), ("source.reached",))
     given = [statement(grant(", ".join(names[0] for names in GLOBAL_RIGHTS[family]), "*.*", user), "read the log")]
     read = "SELECT, REFERENCES" if family == "mariadb" else "SELECT"
     why = "read the tables" + (", and see their foreign keys" if family == "mariadb" else "")

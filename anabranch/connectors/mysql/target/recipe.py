@@ -80,7 +80,7 @@ def _user(asked: Asked) -> tuple[Step, ...]:
     own = grant(", ".join(VIEW_RIGHTS), f"{as_pattern(asked.user)}.*", user)
     on_view = statement(own, "where [compat] exbase = true: make the view kafkaoffset there", is_optional=True)
     return (
-        Step("target.user", "The job's user", (login,)),
+        Step("target.user", "The job's user", (login,), ("target.reached",)),
         Step(
             "target.rights",
             "Its rights",

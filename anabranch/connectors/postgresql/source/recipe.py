@@ -79,7 +79,7 @@ def _user(asked: Asked) -> Iterator[Step]:
         "pg_hba.conf, where no line lets the user in; then SELECT pg_reload_conf()",
         is_optional=True,
     )
-    yield Step("source.user", "The job's user", (login, line), ("source.log_connection",))
+    yield Step("source.user", "The job's user", (login, line), ("source.log_connection", "source.reached"))
     rights = [
         statement(f"GRANT CONNECT ON DATABASE {quote(asked.database)} TO {user}", "enter the database"),
         statement(replication(asked.user), "read the log"),

@@ -28,14 +28,20 @@ def recipe_of(asked: Asked) -> EndRecipe:
     """Return the steps. Pure: no server is asked."""
     text = f"PostgreSQL {OLDEST // 10_000} or later, the primary, a database in UTF-8"
     room = f"max_connections and CONNECTION LIMIT of role and database leave {OUR_CONNECTIONS} and [load] parallel more"
-    of_release = ("target.version", "target.encoding", "target.writable")
+    of_release = ("target.version", "target.writable")
     steps = (
         Step("target.release", "The release", (check(text),), of_release),
         Step("target.connections", "Room for the job's sessions", (check(room),), ("target.connections",)),
+        Step("target.database", "The database", (_database(asked),), ("target.encoding",)),
         *_user(asked),
         Step("target.tables", "The tables", (check(TABLES),), OF_TABLES),
     )
     return EndRecipe(steps, (OLDEST // 10_000,))
+
+
+def _database(asked: Asked) -> Item:
+    text = f"CREATE DATABASE {quote(asked.database)} TEMPLATE template0 ENCODING 'UTF8'"
+    return statement(text, "where it is not there: the job makes schemas and tables in it, never the database", True)
 
 
 def _user(asked: Asked) -> tuple[Step, ...]:
@@ -64,7 +70,7 @@ def _user(asked: Asked) -> tuple[Step, ...]:
     )
     checks = ("rights", "state", "session_replication_role", "compat")
     return (
-        Step("target.user", "The job's user", (login, line)),
+        Step("target.user", "The job's user", (login, line), ("target.reached",)),
         Step("target.rights", "Its rights", tuple(items), tuple(f"target.{name}" for name in checks)),
         Step("target.made", "What the product makes here", (state,)),
     )
