@@ -215,6 +215,15 @@ POINTS = {
     "rewind.opened": "a table's keys are taken off, the checkpoint stands where it was",
     "rewind.commit": "the checkpoint and the windows are moved back in the open transaction",
     "rewind.committed": "the target is at the earlier place, nobody was told",
+    # manager
+    "manager.audit": "an action is carried out in a transaction that has no entry of it yet",
+    "manager.file": "a version of a job's file is in the store, where commands read it stands the former one",
+    "manager.job.start": "a job is to run, its process is not started",
+    "manager.job.started": "a job's process is started, and has noted nothing of itself yet",
+    "manager.job.stop": "a job is to stop, its process was not told",
+    "manager.operation.marked": "an operation is marked as running, its process is not started",
+    "manager.operation.started": "an operation's process is started",
+    "manager.operation.ended": "an operation's process has ended, how is not noted",
     # cut-over
     "cutover.noted": "a step is noted as begun, nothing of it is done",
     "cutover.denied": "the source refuses writes, the marker is not written",

@@ -56,6 +56,7 @@ def set_rules(manager: TheManager, caller: Asks, body: list[RuleWanted]) -> list
     caller.require(Role.ADMINISTRATOR)
     before = as_text(manager.alert_rules.all())
     wanted = [Rule(**vars(one)) for one in body]
-    manager.alert_rules.set(wanted, caller.name)
-    manager.audit.note(caller, "alert_rules_changed", before=before, after=as_text(wanted))
+    with manager.audit.together():
+        manager.alert_rules.set(wanted, caller.name)
+        manager.audit.note(caller, "alert_rules_changed", before=before, after=as_text(wanted))
     return wanted

@@ -37,8 +37,9 @@ def create(role: str, name: str, jobs: str, days: float | None) -> None:
     from anabranch.manager.callers import Role, patterns_of
 
     manager, who = opened(), caller()
-    text = manager.tokens.create(Role(role), name, patterns_of(jobs), who.name, days)
-    manager.audit.note(who, "token_created", after=f"{name or 'a token'}: {role}, jobs {jobs}")
+    with manager.audit.together():
+        text = manager.tokens.create(Role(role), name, patterns_of(jobs), who.name, days)
+        manager.audit.note(who, "token_created", after=f"{name or 'a token'}: {role}, jobs {jobs}")
     click.echo(text)
 
 
@@ -61,5 +62,6 @@ def ls(as_json: bool) -> None:
 def revoke(id: str) -> None:
     """Let a token count no longer, by its ID from `token ls`."""
     manager = opened()
-    manager.tokens.revoke(id)
-    manager.audit.note(caller(), "token_revoked", before=id)
+    with manager.audit.together():
+        manager.tokens.revoke(id)
+        manager.audit.note(caller(), "token_revoked", before=id)

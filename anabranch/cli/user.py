@@ -40,9 +40,10 @@ def add(name: str, role: str, jobs: str) -> None:
     """
     from anabranch.manager.callers import Role, patterns_of
 
-    manager = opened()
-    manager.accounts.create(name, secret_of("password"), Role(role), patterns_of(jobs), must_change=True)
-    manager.audit.note(caller(), "user_added", after=f"{name}: {role}, jobs {jobs}")
+    manager, password = opened(), secret_of("password")
+    with manager.audit.together():
+        manager.accounts.create(name, password, Role(role), patterns_of(jobs), must_change=True)
+        manager.audit.note(caller(), "user_added", after=f"{name}: {role}, jobs {jobs}")
 
 
 @user.command(cls=Verb)
@@ -66,12 +67,11 @@ def change(name: str, role: str, jobs: str) -> None:
     from anabranch.manager.callers import Role, patterns_of
 
     manager = opened()
-    before = manager.accounts.user(name)
-    manager.accounts.change(name, Role(role), patterns_of(jobs))
-    manager.audit.note(
-        caller(), "user_changed", before=f"{name}: {before.role}, jobs {' '.join(before.jobs)}",
-        after=f"{name}: {role}, jobs {jobs}",
-    )  # fmt: skip
+    with manager.audit.together():
+        before = manager.accounts.user(name)
+        manager.accounts.change(name, Role(role), patterns_of(jobs))
+        told = f"{name}: {before.role}, jobs {' '.join(before.jobs)}"
+        manager.audit.note(caller(), "user_changed", before=told, after=f"{name}: {role}, jobs {jobs}")
 
 
 @user.command(cls=Verb)
@@ -83,8 +83,10 @@ def passwd(name: str) -> None:
     """
     manager = opened()
     manager.accounts.user(name)  # before anything is asked for
-    manager.accounts.set_password(name, secret_of("password"), must_change=True)
-    manager.audit.note(caller(), "password_set", after=name)
+    password = secret_of("password")
+    with manager.audit.together():
+        manager.accounts.set_password(name, password, must_change=True)
+        manager.audit.note(caller(), "password_set", after=name)
 
 
 @user.command(cls=Verb)
@@ -92,8 +94,9 @@ def passwd(name: str) -> None:
 def rm(name: str) -> None:
     """Remove the user NAME; its logins end."""
     manager = opened()
-    manager.accounts.remove(name)
-    manager.audit.note(caller(), "user_removed", before=name)
+    with manager.audit.together():
+        manager.accounts.remove(name)
+        manager.audit.note(caller(), "user_removed", before=name)
 
 
 def secret_of(what: str) -> str:

@@ -99,10 +99,11 @@ def set_password(
     if user is None:
         return page(request, "password.html", visitor, 422, problem="The present password is another one.")
     try:
-        manager.accounts.set_password(name, wanted)
+        with manager.audit.together():
+            manager.accounts.set_password(name, wanted)
+            manager.audit.note(visitor.caller, "password_changed")
     except ConfigError as error:
         return page(request, "password.html", visitor, 422, problem=str(error))
-    manager.audit.note(visitor.caller, "password_changed")
     return RedirectResponse("/login", 303)
 
 

@@ -47,8 +47,9 @@ def before(request: Request, manager: TheManager, visitor: Visits) -> HTMLRespon
 def log_out_all(manager: TheManager, visitor: Acts) -> Response:
     """Log everybody out whom the provider has vouched for."""
     visitor.caller.require(Role.ADMINISTRATOR)
-    number = manager.oidc.sessions.end_all() if manager.oidc else 0
-    manager.audit.note(visitor.caller, "logged_out_all", after=f"{number} sessions by the OpenID provider")
+    with manager.audit.together():
+        number = manager.oidc.sessions.end_all() if manager.oidc else 0
+        manager.audit.note(visitor.caller, "logged_out_all", after=f"{number} sessions by the OpenID provider")
     return RedirectResponse("/settings", 303)
 
 

@@ -6,8 +6,10 @@ Only added to. What does not live here: a job's own trace (`state/trace.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from anabranch.failpoints import reach
 from anabranch.manager.callers import Caller
 from anabranch.manager.store import ManagerStore, now
 
@@ -33,10 +35,16 @@ class Audit:
     def __init__(self, store: ManagerStore) -> None:
         self._store = store
 
+    def together(self) -> AbstractContextManager[object]:
+        """Open the transaction for an action and its entry: what a kill leaves of them is both or nothing."""
+        return self._store.writing()
+
     def note(
         self, caller: Caller, action: str, job: str | None = None, before: str | None = None, after: str | None = None
     ) -> None:
-        """Add an entry; durable when this returns. `action`: a word in snake_case."""
+        """Add an entry; durable when this returns, or with the transaction around it, which has what was done. `action`: a word
+        in snake_case."""
+        reach("manager.audit")
         values = (now(), caller.name, caller.how, caller.place, action, job, before, after)
         with self._store.writing() as connection:
             connection.execute(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from anabranch.config.effects import Effect, effects
 from anabranch.config.hop_kinds import HopFile, Kind, kind_of, parse_hop
 from anabranch.config.reading import AnyVariable
 from anabranch.errors import ConfigError, OutOfDate, UnknownName
+from anabranch.failpoints import reach
 from anabranch.manager.capabilities import Part, parts_of
 from anabranch.manager.environment import JobEnvironment, name_in
 from anabranch.manager.secrets import Secrets
@@ -27,6 +28,7 @@ from anabranch.view.job_view import check_filter
 
 DIRECTORY = "jobs"
 UNFINISHED = ".tmp"  # a file that is being written
+Also = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,9 @@ class Jobs:
         """Return what differs as soon as the job's file, or a secret, is another one. Raises UnknownName."""
         return self.job(name).version, *self._secrets.mark()
 
-    def take_in(self, text: str, by: str, note: str = "") -> ManagedJob:
-        """Take in a job by the text of its file, which `write_file` is to write then.
+    def take_in(self, text: str, by: str, note: str = "", also: Also = lambda name, version: None) -> ManagedJob:
+        """Take in a job by the text of its file, which `write_file` is to write then. `also`: writes, by name and version, what
+        the same transaction is to have.
 
         Raises ConfigError, also for a name that is taken.
         """
@@ -155,10 +158,20 @@ class Jobs:
             connection.execute(
                 "INSERT INTO job_version VALUES (?, ?, ?, ?, ?, ?)", (name, last + 1, text, now(), by, note)
             )
+            also(name, last + 1)
         return self.job(name)
 
-    def change(self, name: str, text: str, by: str, note: str = "", expected: int | None = None) -> ManagedJob:
-        """Give a job another text, as its next version. `expected`: the version that whoever changes it has seen.
+    def change(
+        self,
+        name: str,
+        text: str,
+        by: str,
+        note: str = "",
+        expected: int | None = None,
+        also: Also = lambda name, version: None,
+    ) -> ManagedJob:
+        """Give a job another text, as its next version. `expected`: the version that whoever changes it has seen. `also`:
+        writes, by name and version, what the same transaction is to have.
 
         Raises ConfigError, UnknownName; OutOfDate where somebody else has changed it since. A job that runs goes on with the
         former version until it starts again.
@@ -175,6 +188,7 @@ class Jobs:
             connection.execute("UPDATE job SET version = ? WHERE name = ?", (version + 1, present.name))
             values = (name, version + 1, text, now(), by, note)
             connection.execute("INSERT INTO job_version VALUES (?, ?, ?, ?, ?, ?)", values)
+            also(name, version + 1)
         self.write_file(name)
         return self.job(name)
 
@@ -224,13 +238,15 @@ class Jobs:
         with self._store.writing() as connection:
             connection.execute("DELETE FROM job_stop WHERE job = ? AND at = ?", (name, asked))
 
-    def remove(self, name: str) -> None:
-        """Forget a job, which must not run. What it has made at both ends and at home stays; so do its versions."""
+    def remove(self, name: str, also: Callable[[], None] = lambda: None) -> None:
+        """Forget a job, which must not run. What it has made at both ends and at home stays; so do its versions. `also`: writes
+        what the same transaction is to have."""
         self.job(name)
         with self._files:
             with self._store.writing() as connection:
                 connection.execute("DELETE FROM job WHERE name = ?", (name,))
                 connection.execute("DELETE FROM job_stop WHERE job = ?", (name,))
+                also()
             self.file(name).unlink(missing_ok=True)
 
     def write_files(self) -> None:
@@ -259,6 +275,7 @@ class Jobs:
     def write_file(self, name: str) -> None:
         """Write the present version of a job where its commands read it, readable for this user alone. It gets its name in a
         transaction, in which nobody can take over, and only while the version is the present one. Raises Overtaken."""
+        reach("manager.file")
         with self._files:
             while not self._write_version(name, self.version(name)):
                 continue

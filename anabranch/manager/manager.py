@@ -199,10 +199,11 @@ class Manager:
         caller.require(Role.ADMINISTRATOR)
         refuse_masked(text)
 
+        def noted(name: str, version: int) -> None:
+            self.audit.note(caller, "job_added", name, after=f"version {version}")
+
         def take_in() -> dict[str, Any]:
-            job = self.jobs.take_in(text, caller.name, note)
-            self.audit.note(caller, "job_added", job.name, after=f"version {job.version}")
-            return asdict(job)
+            return asdict(self.jobs.take_in(text, caller.name, note, noted))
 
         answer, is_repeat = self.repeats.once(caller, key, {"job": text, "note": note}, take_in)
         job = ManagedJob(**answer)
@@ -221,12 +222,13 @@ class Manager:
             seen = before if expected is None else self.jobs.version(name, expected)
             _refuse_reach(seen, text)
             expected = seen.version  # and no later one, which may reach less far
-        job = self.jobs.change(name, text, caller.name, note, expected)
         lines = difflib.unified_diff(masked(before.text).splitlines(), masked(text).splitlines(), lineterm="", n=1)
-        self.audit.note(
-            caller, "job_changed", name, f"version {before.version}", "\n".join([f"version {job.version}", *lines])
-        )
-        return job
+
+        def noted(name: str, version: int) -> None:
+            told = f"version {before.version}", "\n".join([f"version {version}", *lines])
+            self.audit.note(caller, "job_changed", name, *told)
+
+        return self.jobs.change(name, text, caller.name, note, expected, noted)
 
     def restore(
         self, caller: Caller, name: str, number: int, note: str = "", expected: int | None = None
@@ -292,27 +294,23 @@ class Manager:
         it."""
         caller.require(Role.OPERATOR, name)
         self.supervision.require_capable(name)
-        before, job = self.jobs.job(name), self.jobs.want(name, True)
+        job = self._want(caller, name, True, "job_started")
         self.supervision.try_again(name)
-        self.audit.note(caller, "job_started", name, _wanted(before), _wanted(job))
         return job
 
     def stop(self, caller: Caller, name: str) -> ManagedJob:
         """Stop a job, and keep it stopped. It has stopped when its process's state says so."""
         caller.require(Role.OPERATOR, name)
-        before, job = self.jobs.job(name), self.jobs.want(name, False)
-        self.audit.note(caller, "job_stopped", name, _wanted(before), _wanted(job))
-        return job
+        return self._want(caller, name, False, "job_stopped")
 
     def restart(self, caller: Caller, name: str) -> ManagedJob:
         """Stop a job in order, and start it again with the present version of its file; one that does not run is started.
         Raises ConfigError where this machine may not run it: what runs goes on."""
         caller.require(Role.OPERATOR, name)
         self.supervision.require_capable(name)
-        before, job = self.jobs.job(name), self.jobs.want(name, True)
+        job = self._want(caller, name, True, "job_restarted")
         self.supervision.try_again(name)
         self.supervision.restart(name)
-        self.audit.note(caller, "job_restarted", name, _wanted(before), _wanted(job))
         return job
 
     def remove(self, caller: Caller, name: str) -> None:
@@ -322,9 +320,14 @@ class Manager:
             raise ConfigError(f"the job {name} runs", job=name, hint="stop it first")
         if self.operations.is_at_work(name):
             raise ConfigError(f"an operation of the job {name} runs", job=name, hint="wait for it, or cancel it")
-        self.jobs.remove(name)
+        self.jobs.remove(name, lambda: self.audit.note(caller, "job_removed", name))
         self.glances.forget(name)
-        self.audit.note(caller, "job_removed", name)
+
+    def _want(self, caller: Caller, name: str, is_wanted: bool, action: str) -> ManagedJob:
+        with self.audit.together():
+            before, job = self.jobs.job(name), self.jobs.want(name, is_wanted)
+            self.audit.note(caller, action, name, _wanted(before), _wanted(job))
+        return job
 
     def _opened(self, name: str) -> Job:
         """Return a job as its present file has it, with the secrets of now. Raises ConfigError for a hop."""

@@ -23,6 +23,7 @@ from typing import Any
 
 from anabranch import log
 from anabranch.errors import AnabranchError, ConfigError, UnknownName
+from anabranch.failpoints import reach
 from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.jobs import Jobs
@@ -125,7 +126,7 @@ class Operations:
             with self._store.writing() as connection:
                 self._require_room(connection, caller.role_at(job), job)
                 number = _queue(connection, caller, (job, verb, json.dumps(list(arguments)), json.dumps(given.words())))
-            self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
+                self._audit.note(caller, "operation_asked", job, after=" ".join([verb, *arguments]))
             return asdict(self._one(job, number))
 
         asked = {"of": job, "verb": verb, "arguments": list(arguments)}
@@ -181,7 +182,7 @@ class Operations:
                 "UPDATE operation SET state = ?, ended = ? WHERE id = ? AND state = ?",
                 (CANCELLED, now(), number, QUEUED),
             )
-        self._audit.note(caller, "operation_cancelled", job, before=f"{number}: {found.verb}")
+            self._audit.note(caller, "operation_cancelled", job, before=f"{number}: {found.verb}")
         self._awake.set()
         return self._one(job, number)
 
@@ -274,12 +275,14 @@ class Operations:
                 )
             if not done.rowcount:  # cancelled meanwhile
                 return False
+            reach("manager.operation.marked")
             words = json.loads(row["words"])
             words.insert(words.index(END_OF_OPTIONS) + 1, str(self._jobs.file(row["job"])))
             command = [*COMMAND, *row["verb"].split(), *words]
             self._children[number] = recorded.start(
                 lock, command, self._home / row["job"], self._environment(row["job"])
             )
+            reach("manager.operation.started")
         except (ConfigError, OSError) as error:  # a secret that cannot be read; no room, too many processes
             recorded.say(f"the operation could not be started: {error}\n")
             self._finish(number, FAILED, None)
@@ -296,6 +299,7 @@ class Operations:
             if row["cancelled_by"] is not None:
                 self._ask_to_end(number, recorded)
             return False
+        reach("manager.operation.ended")
         result, is_cancelled = recorded.result(), row["cancelled_by"] is not None
         if result is None:
             self._finish(number, CANCELLED if is_cancelled else LOST, KILLED if is_cancelled else None)

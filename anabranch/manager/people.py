@@ -31,8 +31,9 @@ class People:
         """Add a user. Returns its one-time password, which is kept nowhere. Raises ConfigError."""
         caller.require(Role.ADMINISTRATOR)
         password = secrets.token_urlsafe(15)
-        self.accounts.create(name, password, role, jobs, must_change=True)
-        self.audit.note(caller, "user_added", after=f"{name}: {role}, jobs {' '.join(jobs)}")
+        with self.audit.together():
+            self.accounts.create(name, password, role, jobs, must_change=True)
+            self.audit.note(caller, "user_added", after=f"{name}: {role}, jobs {' '.join(jobs)}")
         return password
 
     def user(self, caller: Caller, name: str) -> User:
@@ -44,25 +45,28 @@ class People:
         """Give a user another role and other jobs, and end its logins. Raises UnknownName, ConfigError for the last
         administrator."""
         caller.require(Role.ADMINISTRATOR)
-        before = self.accounts.user(name)
-        self.accounts.change(name, role, jobs)
-        told = f"{name}: {before.role}, jobs {' '.join(before.jobs)}"
-        self.audit.note(caller, "user_changed", before=told, after=f"{name}: {role}, jobs {' '.join(jobs)}")
+        with self.audit.together():
+            before = self.accounts.user(name)
+            self.accounts.change(name, role, jobs)
+            told = f"{name}: {before.role}, jobs {' '.join(before.jobs)}"
+            self.audit.note(caller, "user_changed", before=told, after=f"{name}: {role}, jobs {' '.join(jobs)}")
         return self.accounts.user(name)
 
     def new_password(self, caller: Caller, name: str) -> str:
         """Give a user a one-time password in place of its own, and end its logins. Returns it. Raises UnknownName."""
         caller.require(Role.ADMINISTRATOR)
         password = secrets.token_urlsafe(15)
-        self.accounts.set_password(name, password, must_change=True)
-        self.audit.note(caller, "password_set", after=name)
+        with self.audit.together():
+            self.accounts.set_password(name, password, must_change=True)
+            self.audit.note(caller, "password_set", after=name)
         return password
 
     def remove_user(self, caller: Caller, name: str) -> None:
         """Remove a user, and end its logins. Raises UnknownName, ConfigError for the last administrator."""
         caller.require(Role.ADMINISTRATOR)
-        self.accounts.remove(name)
-        self.audit.note(caller, "user_removed", before=name)
+        with self.audit.together():
+            self.accounts.remove(name)
+            self.audit.note(caller, "user_removed", before=name)
 
     def all_tokens(self, caller: Caller) -> list[Token]:
         """Return all tokens, the oldest first, without their secrets."""
@@ -72,12 +76,14 @@ class People:
     def make_token(self, caller: Caller, role: Role, name: str, jobs: tuple[str, ...], days: float | None) -> str:
         """Make a token, valid for so many days (None: until it is revoked). Returns its text, which is kept nowhere."""
         caller.require(Role.ADMINISTRATOR)
-        text = self.tokens.create(role, name, jobs, caller.name, days)
-        self.audit.note(caller, "token_created", after=f"{name}: {role}, jobs {' '.join(jobs)}")
+        with self.audit.together():
+            text = self.tokens.create(role, name, jobs, caller.name, days)
+            self.audit.note(caller, "token_created", after=f"{name}: {role}, jobs {' '.join(jobs)}")
         return text
 
     def revoke_token(self, caller: Caller, number: str) -> None:
         """Let a token, by its id, count no longer. Raises UnknownName."""
         caller.require(Role.ADMINISTRATOR)
-        self.tokens.revoke(number)
-        self.audit.note(caller, "token_revoked", before=number)
+        with self.audit.together():
+            self.tokens.revoke(number)
+            self.audit.note(caller, "token_revoked", before=number)

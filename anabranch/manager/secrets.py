@@ -86,7 +86,7 @@ class Secrets:
                 "INSERT INTO secret (name, jobs, sealed, key, at, by) VALUES (?, ?, ?, ?, ?, ?)",
                 (name, patterns, sealed, key.id, now(), caller.name),
             )
-        self._audit.note(caller, "secret_set", before=name if row else None, after=f"{name}: jobs {patterns}")
+            self._audit.note(caller, "secret_set", before=name if row else None, after=f"{name}: jobs {patterns}")
         return self.secret(caller, name)
 
     def remove(self, caller: Caller, name: str) -> None:
@@ -94,9 +94,9 @@ class Secrets:
         caller.require(Role.ADMINISTRATOR)
         with self._store.writing() as connection:
             done = connection.execute("DELETE FROM secret WHERE name = ?", (name,))
-        if not done.rowcount:
-            raise _unknown(name)
-        self._audit.note(caller, "secret_removed", before=name)
+            if not done.rowcount:
+                raise _unknown(name)
+            self._audit.note(caller, "secret_removed", before=name)
 
     def rotate(self, caller: Caller) -> int:
         """Seal every secret with another key: a new one in the file, or the first of the environment. Returns how many there
@@ -115,9 +115,9 @@ class Secrets:
             for row, value in values:
                 sealed = key.seal(value.encode(), _place(row["name"], row["jobs"]))
                 connection.execute("UPDATE secret SET sealed = ?, key = ? WHERE id = ?", (sealed, key.id, row["id"]))
+            self._audit.note(caller, "secrets_rotated", after=f"{len(rows)} secrets, key {key.id}")
         if not self._keys.are_given:
             self._drop_unused()
-        self._audit.note(caller, "secrets_rotated", after=f"{len(rows)} secrets, key {key.id}")
         return len(rows)
 
     def find(self, name: str, job: str) -> str | None:

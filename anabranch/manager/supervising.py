@@ -18,6 +18,7 @@ from pathlib import Path
 from anabranch import log
 from anabranch.config.hop_kinds import Kind
 from anabranch.errors import AnabranchError, StateError
+from anabranch.failpoints import reach
 from anabranch.manager.capabilities import Capabilities
 from anabranch.manager.jobs import Jobs
 from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
@@ -281,7 +282,9 @@ class Supervision:
         self.jobs.refresh_file(name)
         environment = self.jobs.environment_of_process(name, self.environment)
         watched.kind = self.jobs.kind(name)
+        reach("manager.job.start")
         watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment, watched.kind)
+        reach("manager.job.started")
         watched.began, watched.stop_asked = time.monotonic(), None
         log.get(job=name).info("job_started", pid=watched.process.pid)
         return None
@@ -306,6 +309,7 @@ class Supervision:
             return
         if watched.stop_asked is None:
             watched.stop_asked = time.monotonic()
+            reach("manager.job.stop")
             watched.process.ask_to_stop()
         elif time.monotonic() - watched.stop_asked > STOP_S:
             watched.process.kill()

@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
+from rigs.managed import processes_of, served
 from rigs.scenario import TARGET_SECRET, Scenario, wait_until
-from rigs.served import Served
 
 Make = Callable[..., Scenario]
-QUICK = Path(__file__).parents[1] / "rigs" / "quick"
-
-
-@contextmanager
-def served(made: Scenario, number: int, *arguments: str, without: str = "") -> Iterator[Served]:
-    """A manager of the scenario's home, whose jobs do without Spark. `without`: a variable that it does not have."""
-    environment = made.environment | {"PYTHONPATH": f"{QUICK}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    environment.pop(without, None)
-    (made.directory / "output").mkdir(exist_ok=True)
-    manager = Served(environment, made.directory / "output" / f"serve{number}", *arguments)
-    manager.token = manager.command("token", "create", "--role", "administrator", "--name", "test")
-    try:
-        manager.wait_health()
-        yield manager
-    finally:
-        manager.close()
-
-
-def processes_of(made: Scenario) -> list[int]:
-    """Return the processes that run this job's file, of any manager."""
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and f"/jobs/{made.name}.toml".encode() in _command(entry)
-        and str(made.directory).encode() in _command(entry)
-    ]  # fmt: skip
-
-
-def _command(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:  # it ended meanwhile
-        return b""
 
 
 @pytest.mark.quick

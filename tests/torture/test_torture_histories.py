@@ -27,7 +27,7 @@ HISTORIES, DRAWN_FROM = 14, range(1, 20_001)
 # failpoints have tests of their own.
 ELSEWHERE = {"apply.appended", "ddl.replaced"}
 ELSEWHERE_ALL = (
-    *("attunity.", "changes.", "load.rows.", "parcel.", "pump.", "store."),
+    *("attunity.", "changes.", "load.rows.", "manager.", "parcel.", "pump.", "store."),
     *("trail.check.", "trail.load.", "trail.rekey", "trail.replica.", "verify."),
 )
 MEETABLE = [point for point in POINTS if point not in ELSEWHERE and not point.startswith(ELSEWHERE_ALL)]

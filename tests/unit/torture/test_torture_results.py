@@ -28,6 +28,11 @@ REFUSED = (
 )
 # Reached in few histories or in none: the test that goes there on purpose.
 RARE = {
+    **{
+        point: "scenarios/test_scenario_manager_kills.py::test_the_next_manager_goes_on_from_a_kill_anywhere"
+        for point in POINTS
+        if point.startswith("manager.")
+    },
     "verify.kept": "live/test_verify_resumed.py::test_rule_25_a_killed_verification_goes_on",
     "trail.history.restored": "unit/trail/test_trail_history_file.py::test_a_kill_between_leaves_what_can_be_done_again",
     "rules.import.written": "unit/cli/test_rules_moved.py::test_a_kill_leaves_the_file_of_before_or_the_new_one",
