@@ -261,3 +261,17 @@ def test_a_piece_at_postgresql_keeps_no_load_waiting_and_counts_as_far_as_the_co
             assert not trial.take(block, 10)
             trial.empty()
     assert target_database.query("SELECT to_regtype('public.mood')") == [(None,)]
+
+
+def test_a_zero_character_is_told_at_a_mysql_where_the_job_leaves_it_out(
+    mariadb: Server, mysql: Server, source_database: Callable[[Server], Database], tmp_path: Path
+) -> None:
+    """The target's text has such characters: without the setting nothing becomes of them."""
+    source = source_database(mariadb)
+    source.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a\\0b'), (2, 'c')")
+    with job_at_mysql(source, mysql, tmp_path / "job", is_quick=True) as made:
+        assert told(scanned(made)) == set()
+        made.write_job('[types]\nnul = "strip"\n')
+        report = scanned(made)
+        assert told(report) == {("t", "changed", "v", 1)}
+        assert "a zero character in text, which is left out" in of(report, "t")
