@@ -1,8 +1,8 @@
 """Say what an origin that a job leaves out means for a verification beside writers: does the trail tell all that changes rows?
 
-A way back that is not armed has written nothing, so `leave_out` of it takes nothing from the trail. What does not live here:
-how rows are looked at (verify/again.py).
-"""
+A way back that is not armed has written nothing, so `leave_out` of it takes nothing from the trail. Nor does that of a job
+which a cut-over holds: its way back was armed when it stood still already, and it writes nothing until somebody returns. What
+does not live here: how rows are looked at (verify/again.py)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ NOTHING: Mapping[str, Any] = {
 
 def tells_all(job: JobView) -> bool:
     """Return whether the trail tells all that changes the source's rows at present: no origin is left out, or those are jobs
-    that have nothing at the source, as a way back before it is armed. What may not be looked at may be there."""
+    that have nothing at the source, as a way back before it is armed, or that a cut-over holds. What may not be looked at may
+    be there."""
     names = job.config.source.leave_out
     if not names:
         return True
     if not all(map(is_job, names)):
         return False
     with catalog_of(source_of(job)) as catalog:
-        return catalog.sees_writers() and not any(is_left_out(writer, names) for writer in catalog.writers())
+        writing = [writer for writer in catalog.writers() if is_left_out(writer, names) and not writer.is_held]
+        return catalog.sees_writers() and not writing
 
 
 def unsure(found: Verification) -> Verification:

@@ -99,6 +99,16 @@ def last_flip(notes: Iterable[CutoverNote]) -> CutoverNote | None:
     return next((one for one in reversed(list(notes)) if (one.step, one.phase) == (Step.FLIP, Phase.BEGINS)), None)
 
 
+def held(notes: Iterable[tuple[str, int, str, str, int]]) -> frozenset[str]:
+    """Return the jobs whose last cut-over is through, and from which nobody has returned. `notes`: of jobs whose checkpoint a
+    cut-over has taken from apply, so that they write nothing; job, number, step, phase and time of each, in the order of the
+    first two."""
+    of: dict[str, list[CutoverNote]] = {}
+    for job, number, step, phase, at in notes:
+        of.setdefault(job, []).append(CutoverNote(number, Step(step), Phase(phase), at, {}))
+    return frozenset(job for job, its in of.items() if Cutover.of(its).is_finished)
+
+
 @dataclass(frozen=True)
 class Cutover:
     """The latest cut-over of a job, by its notes. One that has none has not begun."""

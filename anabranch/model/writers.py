@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.model.ids import TableId
 from anabranch.model.markers import origin_of
@@ -21,11 +21,13 @@ JOB = "the job "  # what the name of a writer that is a job begins with
 
 @dataclass(frozen=True, slots=True)
 class SourceWriter:
-    """A job, or a subscription of the server's own. `key` tells it from others of its name: the job's uuid, the subscription's
-    slot. `pairs`: what it reads where its source is, and what it writes here. `through`: the job that passes it on, where it
-    writes to what that job reads, "" where it writes here itself. `source`: the identity of the server that it reads, "" where
-    that is known by other things (a slot). `leaves_out`: origins whose changes the job does not read ([source] leave_out).
-    `pair`: what it notes of a pair, as pairing.py reads it, "" for none."""
+    """A job, or a subscription of the server's own. `key` tells it from others of its name: the job's uuid, the
+    subscription's slot. `pairs`: what it reads where its source is, and what it writes here. `through`: the job that passes
+    it on, where it writes to what that job reads, "" where it writes here itself. `source`: the identity of the server that
+    it reads, "" where that is known by other things (a slot). `leaves_out`: origins whose changes the job does not read
+    ([source] leave_out). `pair`: what it notes of a pair, as pairing.py reads it, "" for none. `is_held`: a cut-over that is
+    through holds it, or the job that passes it on, so nothing of it comes here until somebody returns; False where that is
+    not known."""
 
     name: str
     key: str
@@ -34,12 +36,19 @@ class SourceWriter:
     source: str = ""
     leaves_out: frozenset[str] = frozenset()
     pair: str = ""
+    is_held: bool = False
 
 
 def is_left_out(writer: SourceWriter, leave_out: Collection[str]) -> bool:
     """Return whether a job that leaves these origins out reads nothing of what the writer writes here, or has written here over
     another job."""
     return origin_of((writer.through or writer.name).removeprefix(JOB)) in leave_out
+
+
+def with_held(writers: Iterable[SourceWriter], jobs: Collection[str]) -> list[SourceWriter]:
+    """Return the writers, of which those jobs are held, and what comes over them."""
+    names = {f"{JOB}{job}" for job in jobs}
+    return [replace(one, is_held=True) if (one.through or one.name) in names else one for one in writers]
 
 
 def leaves_out(writer: SourceWriter, job: str) -> bool:

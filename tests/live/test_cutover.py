@@ -20,9 +20,13 @@ from anabranch.cutover.report import CutoverReport
 from anabranch.errors import ConfigError, DifferencesFound, PreflightFailed, SourceError, StateError
 from anabranch.failpoints import EXIT_CODE
 from anabranch.job import cutting_over, verifying
+from anabranch.job.keep_verifying import Watch
+from anabranch.job.signals import Stop
 from anabranch.model.cutover import Step
+from anabranch.model.ids import TableId
 from anabranch.testing.in_time import PATIENCE, in_time, until
 from anabranch.verify.again import LEFT_OUT
+from anabranch.view.opened import store_of
 from rigs.cutover import DRAWN, MARGIN, MAX_LAG, WAITING, Cut, Writers, is_armed, job, running, way_back
 from rigs.job_here import JobHere, without_spark
 
@@ -195,8 +199,12 @@ def returned(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not cut.admits(), cut.told
         cut.made.target.execute(f"DELETE FROM {item} WHERE v = 7")
 
+        # The row that the old side took while it was open is there alone: the job has it in its trail, and is held.
+        until(lambda: cut.made.source.query("SELECT count(*) FROM item WHERE v = 7") == [(1,)], "the others are gone")
+        assert back.verify().exit_code == DifferencesFound.exit_code, "beside writers, since the job writes nothing"
+        cut.made.source.execute("DELETE FROM item WHERE v = 7")
         what_differs_is_found_before_it_returns(cut)
-        report = cut.here.job.failback(wait=PATIENCE, tell=cut.told.append)
+        report = it_returns_by_what_changed(cut, back)
         assert report.state == "finished" and cut.here.job.cutover_status().state == "aborted"
         assert cut.admits()
         if cut.made.target.server.name == "postgresql":
@@ -225,6 +233,43 @@ def what_differs_is_found_before_it_returns(cut: Cut) -> None:
             with without_spark() as spark, pytest.raises(DifferencesFound, match=r"at the fence: .*draft"):
                 cutting_over.cut_over(back, True, False, PATIENCE, cut.told.append, other, spark)
     assert not cut.admits(), cut.told
+
+
+def it_returns_by_what_changed(cut: Cut, back: JobHere) -> CutoverReport:
+    """Since the cut-over is through the job writes nothing, so the way back's trail tells all: beside writers what differs is
+    found, and at the fence a table that its own `--watch` has found equal is compared by the rows that changed since, any
+    other one whole."""
+    back_job, other = cutting_over.turned(cut.here.job)
+    item, stop = TableId("public" if "." in cut.there("item") else cut.made.target.name, "item"), Stop()
+
+    def returns() -> CutoverReport:
+        return cutting_over.cut_over(back_job, "since-watch", False, PATIENCE, cut.told.append, other, spark)
+
+    def arrives(value: int, before: int) -> None:
+        cut.made.target.execute(f"UPDATE {cut.there('item')} SET v = {value} WHERE v = {before}")
+        there = f"SELECT count(*) FROM item WHERE v = {value}"
+        until(lambda: cut.made.source.query(there) == [(1,)], "the change has come back")
+
+    with without_spark() as spark:
+        Watch(back.job, spark, (str(item),), False, 1.0, stop, lambda _: stop.ask()).run()
+        with store_of(back.job) as store:
+            (found,) = [one for one in store.verifications.verified(back.job.config.name) if one.source == item]
+        assert found.place is not None and found.result == "identical", found
+        arrives(-70, -7)
+        for value, before in ((-71, -70), (-70, -71)):
+            cut.made.source.execute("SET SESSION sql_log_bin = 0", f"UPDATE item SET v = {value} WHERE v = {before}")
+            if value == -71:
+                differs = back.verify(patterns=(str(item),)).tables[0]
+                assert (differs.different, differs.pending) == (1, 0), str(differs)
+                with pytest.raises(DifferencesFound, match=r"1 different of the 1 rows that changed since"):
+                    returns()
+        arrives(-7, -70)
+        planned = {one.table: one.message for one in cut.here.job.plan_failback(verify="since-watch").results}
+        assert "by what changed since" in planned[str(item)], planned
+        report = returns()
+    tables = {TableId.parse(one["source"]).name: one for one in report.cutover.facts(Step.VERIFY)["tables"]}
+    assert (tables["item"]["since"], "why" in tables["draft"]) == (found.place.position, True), tables
+    return report
 
 
 @pytest.mark.parametrize("source", ["mariadb", "mysql", "postgresql"])

@@ -14,9 +14,10 @@ import pymysql
 
 from anabranch.connectors.mysql.connection import ask
 from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.cutover import held
 from anabranch.model.ids import TableId
 from anabranch.model.state import LEAVES_OUT, ORIGINS, PAIR
-from anabranch.model.writers import JOB, SourceWriter, from_text, origins_of_text
+from anabranch.model.writers import JOB, SourceWriter, from_text, origins_of_text, with_held
 
 STATE = "anabranch"  # the database in which jobs keep their state
 # A table is there only for who has some right to it.
@@ -30,6 +31,11 @@ SELECT s.job, j.uuid, j.source_identity, s.source_table, s.target_table
  WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 4
 """
 FACTS = f"SELECT job, facts FROM {STATE}.job WHERE uuid IS NOT NULL ORDER BY 1"
+HELD = f"""
+SELECT job, number, step, phase, noted_at FROM {STATE}.cutover
+ WHERE job IN (SELECT job FROM {STATE}.checkpoint WHERE LEFT(owner, 8) = 'cutover-')
+   AND job NOT IN (SELECT job FROM {STATE}.checkpoint WHERE LEFT(owner, 8) <> 'cutover-') ORDER BY 1, 2
+"""
 NO_RIGHT = (1142, 1143, 1044, 1146)  # or dropped at this moment
 # Asked for a table that is not there, a server says so only to who might read it.
 MAY_READ, ABSENT = f"SELECT 1 FROM {STATE}.{{}} LIMIT 0", (1146, 1049)
@@ -47,17 +53,33 @@ def writers(connection: pymysql.Connection) -> list[SourceWriter]:
         return []
     try:
         rows, facts = ask(connection, JOBS), ask(connection, FACTS)
-    except SourceUnavailable:
-        raise
     except SourceError as error:
-        if isinstance(error.__cause__, pymysql.err.Error) and error.__cause__.args[0] in NO_RIGHT:
+        if _is_no_right(error):
             return []
         raise
     known = {job: json.loads(text or "{}") for job, text in facts}
     origins = [(f"{JOB}{job}", of.get(ORIGINS)) for job, of in known.items()]
     others = [writer for name, text in origins if text for writer in from_text(text, name)]
     left_out = {job: origins_of_text(of.get(LEAVES_OUT)) for job, of in known.items()}
-    return _grouped(rows, left_out, {job: of.get(PAIR, "") for job, of in known.items()}) + others
+    found = _grouped(rows, left_out, {job: of.get(PAIR, "") for job, of in known.items()}) + others
+    return with_held(found, _held(connection))
+
+
+def _held(connection: pymysql.Connection) -> frozenset[str]:
+    """Return the jobs that a cut-over holds; none where this user may not read that."""
+    try:
+        return held(ask(connection, HELD))
+    except SourceError as error:
+        if _is_no_right(error):
+            return frozenset()
+        raise
+
+
+def _is_no_right(error: SourceError) -> bool:
+    """Return whether a table may not be read, or is not there."""
+    if isinstance(error, SourceUnavailable) or not isinstance(error.__cause__, pymysql.err.Error):
+        return False
+    return error.__cause__.args[0] in NO_RIGHT
 
 
 def sees_writers(connection: pymysql.Connection) -> bool:

@@ -13,10 +13,11 @@ from typing import Any
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import quote
+from anabranch.model.cutover import held
 from anabranch.model.ids import TableId
 from anabranch.model.markers import SCHEMA, TABLES
 from anabranch.model.state import LEAVES_OUT, ORIGINS, PAIR
-from anabranch.model.writers import SourceWriter, from_text, origins_of_text
+from anabranch.model.writers import SourceWriter, from_text, origins_of_text, with_held
 
 _OPEN = ("GRANT USAGE ON SCHEMA anabranch TO {user}", "GRANT SELECT ON anabranch.job, anabranch.table_state TO {user}")
 # No row: no job has its state here. to_regclass would raise an error for a schema that is closed to the user.
@@ -31,6 +32,12 @@ SELECT 'the job ' || s.job, j.uuid, coalesce(j.source_identity, ''), j.facts ->>
        s.source_table, s.target_table
   FROM anabranch.table_state s JOIN anabranch.job j USING (job)
  WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 6
+"""
+MAY_READ_HELD = MAY_READ.replace("'job', 'table_state'", "'cutover', 'checkpoint'")
+HELD = """
+SELECT job, number, step, phase, noted_at FROM anabranch.cutover
+ WHERE job IN (SELECT job FROM anabranch.checkpoint WHERE left(owner, 8) = 'cutover-')
+   AND job NOT IN (SELECT job FROM anabranch.checkpoint WHERE left(owner, 8) <> 'cutover-') ORDER BY 1, 2
 """
 # What jobs have noted of those that write to what they read.
 PASSED_ON = """
@@ -73,7 +80,13 @@ def writers(connection: Connection) -> list[SourceWriter]:
     found = [(*of, parse(read), parse(written)) for *of, read, written in rows]
     passed_on = connection.execute(PASSED_ON, [ORIGINS, ORIGINS]).fetchall()
     others = [writer for name, text in passed_on for writer in from_text(text, name)]
-    return _grouped(found) + others + subscriptions(connection)
+    return with_held(_grouped(found) + others, _held(connection)) + subscriptions(connection)
+
+
+def _held(connection: Connection) -> frozenset[str]:
+    """Return the jobs that a cut-over holds; none where this user may not read that."""
+    row = connection.execute(MAY_READ_HELD).fetchone()
+    return held(connection.execute(HELD).fetchall()) if row and row[0] else frozenset()
 
 
 def subscriptions(connection: Connection) -> list[SourceWriter]:

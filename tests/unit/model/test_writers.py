@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.model.cutover import held
 from anabranch.model.ids import TableId
-from anabranch.model.writers import SourceWriter, as_text, from_text, led_back, own_targets, passed_on
+from anabranch.model.writers import SourceWriter, as_text, from_text, led_back, own_targets, passed_on, with_held
 
 
 def tables(text: str) -> list[tuple[TableId, TableId]]:
@@ -62,3 +63,29 @@ def test_the_server_that_a_writer_reads_is_passed_on_with_it() -> None:
     (found,) = from_text(as_text(passed_on([one], dict(tables("b>c")))), "the job two")
     assert found == SourceWriter("the job one", "1", tuple(tables("a>c")), "the job two", "4f0c")
     assert from_text('[["the job one", "1", [["s.a", "s.c"]]]]', "the job two")[0].source == ""
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_held"),
+    [
+        ("begin:begins flip:begins flip:done", False),  # not through
+        ("begin:begins flip:done report:done", True),
+        ("begin:begins flip:done report:done abort:begins abort:done", False),  # somebody has returned
+        ("begin:begins abort:done begin:begins flip:done report:done", True),
+        ("begin:begins flip:done report:done begin:begins lag:done", False),  # another one is under way
+    ],
+)
+def test_rule_24_a_job_is_held_by_a_cut_over_that_is_through(steps: str, is_held: bool) -> None:
+    """It writes nothing then, nor does what comes over it; whatever else writes is not said to be held."""
+    notes = [("shop", number, *step.split(":"), number) for number, step in enumerate(steps.split(), 1)]
+    other = [("other", 1, "begin", "begins", 1)]
+    jobs = held([*other, *notes])  # type: ignore[list-item]  # a step and its phase are split from one text
+    assert jobs == ({"shop"} if is_held else set())
+    pairs = tuple(tables("a>x"))
+    writers = [
+        SourceWriter("the job shop", "1", pairs),
+        SourceWriter("the job far", "2", pairs, through="the job shop"),
+        SourceWriter("the job other", "3", pairs),
+        SourceWriter("the subscription shop", "4", pairs),
+    ]
+    assert [one.is_held for one in with_held(writers, jobs)] == [is_held, is_held, False, False]
