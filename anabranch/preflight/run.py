@@ -70,7 +70,7 @@ def preflight(
     context = _context(config, rules, selection, begun, _asked(Side.SOURCE, identity, errors) or "")
     asked = [
         _asked(Side.SOURCE, lambda: _run(source.checks(), context), errors),
-        _asked(Side.TARGET, lambda: _witnessed(source, target, context, _is_away(Side.SOURCE, errors)), errors),
+        _asked(Side.TARGET, lambda: _witnessed(source, target, context, _is_lost(Side.SOURCE, errors)), errors),
     ]
     closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == CheckVerdict.FAILED)
     if unread and closed and not errors[unread:]:
@@ -152,6 +152,11 @@ def _is_away(end: Side, errors: list[AnabranchError]) -> bool:
     return any(error.side is end and isinstance(error, SourceUnavailable | TargetUnavailable) for error in errors)
 
 
+def _is_lost(end: Side, errors: list[AnabranchError]) -> bool:
+    """Return whether an end is away, or has refused us."""
+    return any(error.side is end for error in errors)
+
+
 def _first(errors: list[AnabranchError]) -> AnabranchError:
     """Return the error with the lowest exit code, with the others as notes."""
     first, *others = sorted(errors, key=lambda error: error.exit_code)
@@ -185,11 +190,11 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
 
 
 def _witnessed(
-    source: SourceConnector, target: TargetConnector, context: PreflightContext, is_away: bool
+    source: SourceConnector, target: TargetConnector, context: PreflightContext, is_lost: bool
 ) -> list[CheckResult]:
     """Run the target's checks while the source lets them see whether it is their own database, and answers what they ask of
-    its values, unless it is away."""
-    if is_away:
+    its values, unless it cannot be asked."""
+    if is_lost:
         return _run(target.checks(), context)
     with source.witness() as witness:
         return _run(target.checks(), replace(context, witness=witness, longest=partial(longest_of, source)))

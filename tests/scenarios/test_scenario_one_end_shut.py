@@ -13,12 +13,12 @@ from rigs.scenario import Scenario
 @pytest.mark.quick
 def test_the_other_end_is_checked(mariadb: Server, scenario: Callable[..., Scenario]) -> None:
     made = scenario(mariadb, "CREATE TABLE item (id INT PRIMARY KEY)")
-    made.user = ("nobody_", "wrong")
+    made.user = ("nobody_", "n0t-it")
     made.write_job()
     found = made.cli("preflight", code=5).stdout
-    assert "failed  source.reached: " in found and "Access denied" in found and "wrong" not in found
+    assert "failed  source.reached: " in found and "Access denied" in found and "n0t-it" not in found
     assert "ok      target.version: PostgreSQL" in found
-    made.user, made.target_user = None, ("nobody_", "wrong")
+    made.user, made.target_user = None, ("nobody_", "n0t-it")
     made.write_job()
     found = made.cli("preflight", code=6).stdout
     assert "failed  target.reached: " in found and "warning job.begun: " in found
