@@ -151,15 +151,13 @@ def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId |
     if table is not None:
         groups = [group for group in groups if table in [state.source for state in group]]
     with TrailReader(job.trail) as trail:
-        lost = {
-            name: _loaded_by(job, states[name], states, trail)
-            for group in groups
-            for name in _lost(group, states, trail)
-        }
+        lost = [name for group in groups for name in _lost(group, states, trail)]
+        # One that has no place any more is in no group.
+        stuck = lost[0] if lost else table
+        command = _loaded_by(job, states[stuck], states, trail) if stuck else LS
         found = [state for group in groups if not _lost(group, states, trail) for state in group]
     if not found:
-        name, command = next(iter(lost.items())) if lost else (table, f"anabranch parked reload JOB {table}")
-        raise ConfigError(f"{name} cannot go on where it stood", job=job.config.name, hint=f"load it again: {command}")
+        raise ConfigError(f"{stuck} cannot go on where it stood", job=job.config.name, hint=f"load it again: {command}")
     for name in lost:
         log.get(job=job.config.name, table=str(name)).warning("table_not_resumed", why="it has to be loaded again")
     return found

@@ -87,7 +87,8 @@ def it_is_taken_over(made: Scenario) -> None:
     rules_of_another_job_come(made)
     made.source.execute("INSERT INTO log VALUES (4, 4)", "UPDATE keep SET v = 9", "UPDATE narrow SET v = 9")
     text = made.cli("plan", "--execute").stdout
-    assert f"anabranch load JOB --table {made.source.name}.parent --recreate\n" in text
+    linked = " ".join(f"--table {made.source.name}.{name}" for name in ("parent", "child"))
+    assert f"anabranch load JOB {linked} --recreate\n" in text
     assert made.cli("plan").stdout == "the job file has not changed since the job last ran\n"
     states = made.states()
     assert states == {"keep": "streaming", "scenario_mark": "streaming"} | dict.fromkeys(
