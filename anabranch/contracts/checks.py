@@ -43,6 +43,7 @@ class PreflightContext:
     longest: Callable[[TableSchema, Sequence[str]], Mapping[str, int] | None] = _not_asked  # SourceLengths.longest
 
     unseen: tuple[TableId, ...] = ()  # tables, or schema.*, that rules include and of which the source has shown none
+    stand: frozenset[TableId] = frozenset()  # tables with whose rows a job that never loads is about to begin
 
     instances: Mapping[TableId, tuple[TargetTable, ...]] = field(default_factory=dict)
     """Map each source table of a job with change tables to its form in each of them, in the order of the job file."""

@@ -231,6 +231,7 @@ def _context(
         told_by=selection.told_by,
         instances=selection.instances,
         unseen=selection.unseen,
+        stand=frozenset(selection.tables) if config.load.existing == TAKE_OVER and not known.loaded else frozenset(),
     )
 
 

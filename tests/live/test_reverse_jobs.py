@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import ConfigError, RowRefused, StateError
+from anabranch.errors import ConfigError, PreflightFailed, RowRefused, StateError
 from anabranch.job import Job
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
@@ -137,6 +137,7 @@ def test_pitfall_47_changes_of_the_old_target_arrive_at_the_old_source(there: Th
     assert refused(forward.job, reverse=True) == []
     text = there.write_back().read_text()
     assert "${" in text and not any(secret in text for secret in _secrets(made))
+    the_old_source_has_to_stand(made, back)
     assert refused(back.job) == []
     armed = back.job.arm()
     assert back.job.arm().was_armed and len(armed.tables) == 3
@@ -151,6 +152,17 @@ def test_pitfall_47_changes_of_the_old_target_arrive_at_the_old_source(there: Th
     assert back.verify().identical
     with pytest.raises(ConfigError, match="never loads"):
         back.job.load(table=str(armed.tables[0]))
+
+
+def the_old_source_has_to_stand(made: Scenario, back: JobHere) -> None:
+    """A table that is not there is named, before anything begins."""
+    unseen = () if made.source.server.name == "postgresql" else ("SET SESSION sql_log_bin = 0",)
+    made.source.execute(*unseen, "ALTER TABLE customers RENAME TO elsewhere")
+    (said,) = refused(back.job)
+    assert said.startswith("target.standing ") and ".customers is not there, and this job loads nothing" in said
+    with pytest.raises(PreflightFailed):
+        back.job.arm()
+    made.source.execute(*unseen, "ALTER TABLE elsewhere RENAME TO customers")
 
 
 # Keys of the old target that change rows which its log does not show, as a MySQL before 9.6 and a MariaDB have them.

@@ -38,6 +38,7 @@ from anabranch.connectors.mysql.target.preflight_tables import (
     check_loops,
     check_not_null,
     check_own_source,
+    check_standing,
 )
 from anabranch.connectors.mysql.target.preflight_types import check_not_carried, check_types
 from anabranch.connectors.mysql.target.session import Connection, connect
@@ -93,6 +94,7 @@ TABLE_CHECKS: tuple[Check, ...] = (
     check_cluster,
     check_own_source,
     check_loops,
+    check_standing,
     check_existing,
     check_columns,
     check_not_null,

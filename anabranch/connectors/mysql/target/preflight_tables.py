@@ -62,6 +62,17 @@ def check_loops(live: Live) -> Iterator[CheckResult]:
             yield failed("loop", *found, names=map(str, tables))
 
 
+def check_standing(live: Live) -> Iterator[CheckResult]:
+    """Check that the tables of a job that never loads are there, before it begins: the job that it goes back from has made
+    them, or has read them there."""
+    for table in live.context.targets.values():
+        if table.source in live.context.stand and table.target not in live.existing:
+            hint = (
+                f"set up the job first whose way back this is; or make the table there, with the rows of {table.source}"
+            )
+            yield failed("standing", f"{table.target} is not there, and this job loads nothing", hint, table)
+
+
 def check_existing(live: Live) -> Iterator[CheckResult]:
     """Check that tables are absent or empty, unless the job says otherwise or loaded them itself (K29)."""
     choice = live.context.user_choices.get("load.existing")

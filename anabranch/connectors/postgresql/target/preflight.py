@@ -40,6 +40,7 @@ from anabranch.connectors.postgresql.target.preflight_tables import (
     check_not_null,
     check_own_source,
     check_partitions,
+    check_standing,
 )
 from anabranch.connectors.postgresql.target.preflight_types import (
     check_key_sizes,
@@ -101,6 +102,7 @@ LIVE_CHECKS: tuple[Check, ...] = (
     check_loops,
     check_subscriptions,
     check_lacking,
+    check_standing,
     check_existing,
     check_partitions,
     check_columns,
