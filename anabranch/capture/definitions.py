@@ -59,7 +59,7 @@ CREATED = "created after start"
 SWAPPED = "swapped with a copy at the source, and not followed"
 ITSELF = "its copy, or a table of the name that it was taken out to, is one that the job replicates itself"
 ROWS_WENT = Untold(rows_went=True)
-BY_CATALOGUE = "a partition went"  # in place of a statement, where the log has none
+PART_WENT, BY_CATALOGUE = "a partition went", "catalogue"  # in place of a statement, where the log has none
 NOT_FOLLOWED = (
     ", in a way that [ddl] does not follow: `anabranch ddl plan JOB STATEMENT` tells the word that would, if any"
 )
@@ -283,9 +283,15 @@ class DefinitionKeeper:
     def rows_went(self, schema: TableSchema, shown: str = "") -> list[Barrier]:
         """Let a table go on of which rows went with a partition, by a definition that is as it was but for its partitions.
         `shown`: the statement as people may see it, "" where the log has none."""
-        then = self.trail.history.in_force()[schema.id]
-        after = Altered(schema, frozenset({ColumnChange.PARTITIONS}), ROWS_WENT)
-        barrier = altered.noted(self.trail, then, after, statement=shown, by=BY_CATALOGUE)
+        return self._by_catalogue(Altered(schema, frozenset({ColumnChange.PARTITIONS}), ROWS_WENT), PART_WENT, shown)
+
+    def rekeyed(self, schema: TableSchema) -> list[Barrier]:
+        """Let a table go on by a definition that is as it was but for its foreign keys."""
+        return self._by_catalogue(Altered(schema, frozenset({ColumnChange.FOREIGN_KEYS})), BY_CATALOGUE, "")
+
+    def _by_catalogue(self, after: Altered, by: str, shown: str) -> list[Barrier]:
+        then = self.trail.history.in_force()[after.schema.id]
+        barrier = altered.noted(self.trail, then, after, statement=shown, by=by)
         self.reselect()
         return [barrier]
 

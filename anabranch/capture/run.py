@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from anabranch import log, pace
 from anabranch.capture.begin import Wanted, begin
@@ -29,6 +29,7 @@ from anabranch.contracts import (
     LogReader,
     PartedReader,
     RedefinedReader,
+    Rekeyed,
     RowsWent,
     SourceConnector,
     ValueGuard,
@@ -197,7 +198,10 @@ class Capture:
                 if isinstance(found, Divided):
                     note_divided(self.trail, found.schema)
             self.trail.flush()
-            self.went.found({table: found for table, found in drifted.items() if isinstance(found, RowsWent)})
+            for found in drifted.values():
+                if isinstance(found, Rekeyed) and not found.has_come:  # rows behind this place may ask for it
+                    self._write(alone(self.keeper.rekeyed(found.schema), self._place(), None))
+            self.went.found({table: found for table, found in drifted.items() if _is_of_a_place(found)})
 
     def _note_parts(self) -> None:
         """Note partitions that what is read has rows of, before these rows are in the trail: they may be gone by now."""
@@ -225,8 +229,9 @@ class Capture:
                 self._write(alone(self.keeper.park([table], reason), self._place(), None))
 
     def _leave_went(self) -> None:
-        for schema in self.went.due(self._place(), self.trail.history):
-            self._write(alone(self.keeper.rows_went(schema), self._place(), None))
+        for found in self.went.due(self._place(), self.trail.history):
+            go_on = self.keeper.rows_went if isinstance(found, RowsWent) else self.keeper.rekeyed
+            self._write(alone(go_on(found.schema), self._place(), None))
 
     def _park_newcomers(self) -> None:
         new, gone = self.newcomers.due(self._place())
@@ -497,3 +502,8 @@ class Capture:
             self._write(chunk)
             tables = [b.table for b in chunk.barriers if b.kind is BarrierKind.SCHEMA]
             self.keeper.requested.joined(tables, self.trail.end.position.sequence)
+
+
+def _is_of_a_place(found: Drift) -> TypeGuard[RowsWent | Rekeyed]:
+    """Return whether what a look has found holds from a place on that is still to be read."""
+    return isinstance(found, RowsWent) or (isinstance(found, Rekeyed) and found.has_come)

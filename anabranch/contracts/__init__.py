@@ -70,6 +70,7 @@ from anabranch.contracts.snapshot import (
 from anabranch.contracts.source import (
     Divided,
     Drift,
+    Rekeyed,
     RowsWent,
     SourceConnector,
     SourceLengths,
@@ -232,6 +233,7 @@ __all__ = [
     "RedefinedCatalog",
     "RedefinedReader",
     "RefusedLine",
+    "Rekeyed",
     "RowAgain",
     "RowTarget",
     "RowWriter",

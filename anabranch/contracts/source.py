@@ -82,7 +82,16 @@ class Divided:
     schema: TableSchema
 
 
-Drift = str | RowsWent | Divided
+@dataclass(frozen=True, slots=True)
+class Rekeyed:
+    """A table goes on with other foreign keys that only refuse. `schema`: its definition in force, with these. `has_come`: it
+    has got some, which hold behind the place of now; otherwise it has lost some, which are asked of no row any more."""
+
+    schema: TableSchema
+    has_come: bool
+
+
+Drift = str | RowsWent | Divided | Rekeyed
 """What SourceSetUp.drift finds of a table."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Mapping
 
     from anabranch.model.ids import TableId
     from anabranch.model.schema import ForeignKey, TableSchema
@@ -36,10 +36,7 @@ NO_KEY_CHANGES = KeyChanges()
 
 
 def foreign_key_changes(then: TableSchema, now: TableSchema) -> KeyChanges:
-    """Return the keys that come and go. None where a source has no statements in its log: its definitions show only the latest
-    state."""
-    if then.numbers or now.numbers:
-        return NO_KEY_CHANGES
+    """Return the keys that come and go."""
     before, behind = ({key.name: key for key in table.foreign_keys if refuses(key)} for table in (then, now))
     gone = tuple(name for name, key in before.items() if behind.get(name) != key)
     return KeyChanges(tuple(name for name, key in behind.items() if before.get(name) != key), gone)
@@ -64,6 +61,29 @@ def _by_source_name(line: str, name: str, there: tuple[str, ...]) -> str:
 def about_key(name: str) -> str:
     """Return how what is said of a foreign key that could not be built, or stands unproven, begins."""
     return f"foreign key {name} of "
+
+
+def keys_of_now(
+    then: TableSchema, now: TableSchema, tables: Mapping[TableId, TableSchema]
+) -> tuple[TableSchema, KeyChanges]:
+    """Return the definition `then` without the keys that the source has no more or otherwise; where there are none, with those
+    that it has got. Keys that come are between `tables`, which are followed, and over columns that these have."""
+    there = {key.name: key for key in now.foreign_keys}
+    gone = [key for key in then.foreign_keys if refuses(key) and there.get(key.name) != key]
+    if gone:
+        after = replace(then, foreign_keys=tuple(key for key in then.foreign_keys if key not in gone))
+    else:
+        come = (key for key in now.foreign_keys if refuses(key) and key not in then.foreign_keys)
+        come = (key for key in come if key.name not in {one.name for one in then.foreign_keys})
+        some = tuple(
+            key for key in come if _has(then, key.columns) and _has(tables.get(key.parent), key.parent_columns)
+        )
+        after = replace(then, foreign_keys=then.foreign_keys + some)
+    return after, foreign_key_changes(then, after)
+
+
+def _has(table: TableSchema | None, columns: Iterable[str]) -> bool:
+    return table is not None and {column.name for column in table.columns}.issuperset(columns)
 
 
 def with_keys_to(then: TableSchema, now: TableSchema, parents: Container[TableId]) -> TableSchema:

@@ -202,7 +202,7 @@ class Ddl(Section):
     """Make and drop foreign keys of the target's tables that only refuse where the source does so with its own, between
     tables of the job (`apply`), or leave the target's as they are (`ignore`, as when absent). A new one is built while rows
     go on, as behind a load; rows without a parent, and keys that are not validated, are told by `status`. One that changes
-    rows itself (CASCADE, SET NULL) parks its table. From a MySQL or MariaDB
+    rows itself (CASCADE, SET NULL) parks its table, but not that of a PostgreSQL, which then keeps its keys
     ([more](../howto/schema-changes.md#foreign-keys))."""
 
     online_swap: Literal["apply", "park"] | None = None

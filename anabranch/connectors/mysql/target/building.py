@@ -212,16 +212,17 @@ class Building:
             except NotMade as why:
                 problems.append(f"foreign key {key.name} of {self.table.source} is not built: {why}")
                 continue
-            there = {k.name.lower() for k in existing.foreign_keys} if existing else set()
-            said = self._add_key(planned, there) or self._orphans(planned)
+            said = self._add_key(planned, existing) or self._orphans(planned)
             problems += by_source_name(said, key.name, planned.name, planned.fallback)
         return problems
 
-    def _add_key(self, planned: PlannedKey, there: set[str]) -> list[str]:
+    def _add_key(self, planned: PlannedKey, existing: ExistingTable | None) -> list[str]:
+        there = {key.name.lower() for key in existing.foreign_keys} if existing else set()
         if {planned.name.lower(), planned.fallback.lower()} & there:
             return []
         if self._is_used(planned.name, "FOREIGN KEY"):
             planned = planned.renamed()
+        planned = planned.beside(existing.indexes if existing else ())
         what = f"foreign key {planned.name} of {self.table.target}"
         return add_key(self.connection, self.job, planned.add, planned.child, what)
 

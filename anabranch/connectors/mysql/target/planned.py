@@ -6,7 +6,7 @@ What does not live here: tables (ddl.py), indexes (indexes.py), when and how it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from anabranch.connectors.mysql.target import clauses
@@ -14,6 +14,7 @@ from anabranch.connectors.mysql.target.names import NotMade, mapped, shortened, 
 from anabranch.connectors.mysql.target.other_defaults import DIALECT
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import column_list, quoted, table_name
+from anabranch.connectors.mysql.target.structures import ExistingIndex
 from anabranch.contracts import ValueRules
 from anabranch.model.check_changes import NOT_ENFORCED as UNENFORCED
 from anabranch.model.datatype import Kind
@@ -115,7 +116,8 @@ def _is_printed_number(name: str, column: str, schema: TableSchema, table: Targe
 
 @dataclass(frozen=True, slots=True)
 class PlannedKey:
-    """A foreign key. `is_asked`: the source says that no row breaks it."""
+    """A foreign key. `is_asked`: the source says that no row breaks it; `index`: the name of one that is made with it, "" where
+    the server sees to that."""
 
     name: str
     child: TableId
@@ -124,10 +126,20 @@ class PlannedKey:
     parent_columns: tuple[str, ...]
     actions: str
     is_asked: bool = True
+    index: str = ""
 
     @property
     def fallback(self) -> str:
         return with_digest(self.name, f"{self.child}.{self.name}")
+
+    def beside(self, indexes: Collection[ExistingIndex]) -> PlannedKey:
+        """Return it with an index of its own where one over other columns has the name that the server would give to that, as
+        an index which a former key of the name has left behind: the server would make neither."""
+        columns = [column.lower() for column in self.columns]
+        leading = ([column.lower() for column in index.columns[: len(columns)]] for index in indexes if index.is_plain)
+        if columns in leading or self.name.lower() not in {index.name.lower() for index in indexes}:
+            return self
+        return replace(self, index=with_digest(self.name, ", ".join(self.columns)))
 
     def renamed(self) -> PlannedKey:
         return replace(self, name=self.fallback)
@@ -140,7 +152,8 @@ class PlannedKey:
 
     @property
     def add(self) -> str:
-        return f"ALTER TABLE {table_name(self.child)} ADD CONSTRAINT {quoted(self.name)} {self.definition}"
+        index = f"ADD INDEX {quoted(self.index)} ({column_list(self.columns)}), " if self.index else ""
+        return f"ALTER TABLE {table_name(self.child)} {index}ADD CONSTRAINT {quoted(self.name)} {self.definition}"
 
 
 def plan_foreign_key(

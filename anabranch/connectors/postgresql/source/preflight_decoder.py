@@ -132,8 +132,8 @@ def swaps(context: PreflightContext) -> Iterator[CheckResult]:
 
 
 def indexes(context: PreflightContext) -> Iterator[CheckResult]:
-    """Refuse to follow indexes and keys, of which nothing here tells."""
-    for kind in sorted(BESIDE_COLUMNS):
+    """Refuse to follow indexes, checks and the like, of which nothing here tells."""
+    for kind in sorted(BESIDE_COLUMNS - {ColumnChange.FOREIGN_KEYS}):  # the catalogue is asked for these
         if context.user_choices.get(f"ddl.{kind}", "") not in ("", IGNORE):
             why = f"[ddl] {kind}: a PostgreSQL's log has no statements that make, drop or rename them"
             hint = f'{kind} = "{IGNORE}": the target would keep its own in any case'

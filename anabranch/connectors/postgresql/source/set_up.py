@@ -26,10 +26,11 @@ from anabranch.connectors.postgresql.source.retyped_columns import Looks, TableL
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
 from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
-from anabranch.contracts import Drift, LogOptions
+from anabranch.contracts import Drift, LogOptions, Rekeyed
 from anabranch.errors import SourceUnavailable
 from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, Follows, as_rows_tell, with_those
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.foreign_key_changes import keys_of_now
 from anabranch.model.ids import TableId
 from anabranch.model.markers import jobs_among
 from anabranch.model.schema import TableSchema
@@ -107,6 +108,9 @@ def drift(
                 is_followed = ColumnChange.PARTITIONS in follows(table)
                 if (told := what_went(schema, now[table], is_followed, parts)) is not None:
                     found[table] = told
+                elif ColumnChange.FOREIGN_KEYS in follows(table):
+                    keyed, changes = keys_of_now(schema, now[table], tables)
+                    found |= {table: Rekeyed(keyed, bool(changes.added))} if changes else {}
     return found
 
 
