@@ -67,7 +67,7 @@ def what_may_not_be_loaded_is_refused_by_name(made: Scenario) -> None:
     assert f"{made.source.name}.never" in load("never", 5)
     assert "place" in load("fresh", 5)
     message = load("child", 2)
-    assert f"{made.source.name}.parent" in message and "load the parent first" in message
+    assert f"{made.source.name}.parent" in message and "load them together, parents first" in message
     assert not list((made.home / "trail" / "requests").glob("*"))
 
 
