@@ -75,7 +75,7 @@ class AlertRules:
         with self._store.writing() as connection:
             connection.execute("DELETE FROM alert_rules")
             connection.execute("INSERT INTO alert_rules VALUES (1, ?, ?, ?)", (text, now(), by))
-        self._kept = tuple(rules)
+        self._kept = None  # read again: the transaction may be a part of one that is taken back
 
 
 def as_text(rules: Sequence[Rule]) -> str:

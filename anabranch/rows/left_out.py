@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from anabranch.rows.lines import escaped_line
 
-MARK = b"\0"  # begins such a block: no line has it
+MARK = (
+    b"\\\n"  # begins such a block, and no line does: behind a backslash a line has no newline, which is escaped itself
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ def apart(blocks: Iterable[bytes], take: Callable[[LeftOut], None]) -> Iterator[
     """Pass lines on, and give the other rows to `take`."""
     for some in blocks:
         if some.startswith(MARK):
-            for line in some[1:].splitlines():
+            for line in some.removeprefix(MARK).splitlines():
                 take(LeftOut(*json.loads(line)))
         else:
             yield some

@@ -59,7 +59,7 @@ class Asked:
             "version": self.version,
             "columns": [[name, str(form)] for name, form in self.columns],
             "key": list(self.key),
-            "rules": {name: said for name, said in asdict(self.rules).items() if name != "carries"},
+            "rules": _said(self.rules),
             "buckets": None if self.buckets is None else sorted(self.buckets),
         }
 
@@ -85,6 +85,12 @@ class Asked:
         types = tuple(LogicalType(Kind.TEXT, at_target=AtTarget(canonical=form)) for _, form in self.columns)
         key = tuple(names[place] for place in self.key)
         return VerifyTable(schema, TargetTable(schema.id, schema.id, names, types, key, names))
+
+
+def _said(rules: ValueRules) -> dict[str, Any]:
+    """Return rules as a question has them; a site of a release that knows no `keeps_nul` is told of it where it matters."""
+    said = {name: one for name, one in asdict(rules).items() if name != "carries"}
+    return said if rules.keeps_nul else {name: one for name, one in said.items() if name != "keeps_nul"}
 
 
 def _rules(said: Mapping[str, Any]) -> ValueRules:

@@ -201,8 +201,8 @@ def test_a_double_at_a_mariadb_is_exact_but_for_the_sign_of_zero(
 def test_a_nul_in_text_arrives_by_the_load_and_by_the_log(
     source: str, target: str, request: pytest.FixtureRequest, source_database: Make, tmp_path: Path
 ) -> None:
-    """It is in a key, in texts that the source's server converts, in one that it does not (gbk), at the end and alone. What
-    the job file strips is gone."""
+    """It is in a key, also as the first byte of what is read, in texts that the source's server converts, in one that it does
+    not (gbk), at the end and alone. What the job file strips is gone."""
     here, there = request.getfixturevalue(source), request.getfixturevalue(target)
     columns = (
         "k varchar(20), v varchar(20), l varchar(9) CHARACTER SET latin1, g varchar(9) CHARACTER SET gbk, t longtext"
@@ -216,7 +216,9 @@ def test_a_nul_in_text_arrives_by_the_load_and_by_the_log(
         return [
             f"INSERT INTO t VALUES (CONCAT('{name}', {nul}, 'x'), {cell}, x'E400', _gbk x'B0A100', {wide})",
             f"INSERT INTO t VALUES (CONCAT('{name}', {nul}, 'y'), {nul}, {nul}, {nul}, {nul})",
-            f"INSERT INTO raw (k, v, l, g) VALUES (CONCAT('{name}', {nul}), {cell}, x'E400', {nul})",
+            f"INSERT INTO t (k, l) VALUES (CONCAT({nul}, '{name}a'), 'first')",
+            f"INSERT INTO raw (k, v, l, g) VALUES (CONCAT('{name}', {nul}, 'x'), {cell}, x'E400', {nul})",
+            f"INSERT INTO raw (k, l) VALUES (CONCAT({nul}, '{name}a'), 'first')",
         ]
 
     def seen(database: Database, schema: str) -> list[Any]:
@@ -227,16 +229,16 @@ def test_a_nul_in_text_arrives_by_the_load_and_by_the_log(
     with pair(here, there, source_database, tmp_path, "", *made, *rows("a")) as job:
         job.load()
         here_now = seen(job.made.source, job.made.schema)
-        assert len(here_now[0]) == 2 and seen(job.made.target, job.made.there) == here_now
+        assert len(here_now[0]) == 3 and seen(job.made.target, job.made.there) == here_now
         job.made.source.execute(*rows("b"), f"UPDATE t SET v = CONCAT({nul}, v, {nul}) WHERE k LIKE 'a%'")
         job.stream()
         here_now = seen(job.made.source, job.made.schema)
-        assert len(here_now[0]) == 4 and seen(job.made.target, job.made.there) == here_now
+        assert len(here_now[0]) == 6 and seen(job.made.target, job.made.there) == here_now
         assert job.verify().identical
     with pair(here, there, source_database, tmp_path / "2", '[types]\nnul = "strip"\n', *made, *rows("a")) as job:
         job.load()
         there_now = job.made.target.query(f"SELECT k, HEX(l) FROM `{job.made.there}`.t ORDER BY k")
-        assert there_now == [("ax", "E4"), ("ay", "")]
+        assert there_now == [("aa", b"first".hex().upper()), ("ax", "E4"), ("ay", "")]
 
 
 @pytest.mark.parametrize("source", ["logical_postgresql", "mariadb"])

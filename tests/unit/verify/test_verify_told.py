@@ -67,6 +67,13 @@ def test_rule_25_the_source_site_sums_up_rows_as_the_target_site_does() -> None:
     assert [a == b for a, b in zip(digested(there, THERE), other, strict=True)] == [True, False]
 
 
+def test_a_site_of_the_release_before_is_not_told_of_what_does_not_matter_to_it() -> None:
+    """It refuses a rule that it does not know, and has to where it matters."""
+    kept, refused = (Asked.of(ONE, replace(RULES, keeps_nul=one)).to_json()["rules"] for one in (True, False))
+    assert set(kept) - set(refused) == {"keeps_nul"}
+    assert Asked.from_json(travelled(Asked.of(ONE, replace(RULES, keeps_nul=False)).to_json())).rules.keeps_nul is False
+
+
 def test_rows_of_some_buckets_are_told_and_without_a_key_no_value_of_them() -> None:
     keyless = replace(ONE, table=replace(TABLE, key=()))
     assert [key for key, _ in digested(keyless, HERE)] == [b"", b""]

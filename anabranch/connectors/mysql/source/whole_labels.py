@@ -36,6 +36,9 @@ VARIABLE = (
 # Of the type alone: no row is read, and nothing is logged where rows are. A server may demand a primary key.
 TEMPORARY = "`anabranch_labels`"
 MAKE = "CREATE TEMPORARY TABLE {made} (id int PRIMARY KEY) SELECT {column} AS label FROM {table} LIMIT 0"
+# No right to the database, to the table, to what a statement does.
+# https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+DENIED = ((1044,), (1142,), (1227,))
 UNKNOWN = "a label is shown as {label!r}, in which ? may stand for a character that the server does not show"
 
 
@@ -67,13 +70,19 @@ def _whole(connection: pymysql.Connection, table: TableId, column: Column) -> Co
     except SourceUnavailable:
         raise
     except SourceError as error:
-        right = grant(TEMPORARY_TABLES, f"{as_pattern(table.schema)}.*", account(connection))
-        why = f"{UNKNOWN.format(label=shown[places[0]])}, and it does not say which: {error.message}; {right}"
+        why = f"{UNKNOWN.format(label=shown[places[0]])}, and it does not say which: {error.message}"
+        if _is_denied(error):
+            why += f"; {grant(TEMPORARY_TABLES, f'{as_pattern(table.schema)}.*', account(connection))}"
         return replace(column, type=None, refusal=why)
     native = _native(column.native, shown, [whole.get(place, label) for place, label in enumerate(shown)])
     if native is None:
         return replace(column, type=None, refusal=UNKNOWN.format(label=shown[places[0]]))
     return replace(column, native=native, type=replace(column.type, values=labels(native)))
+
+
+def _is_denied(error: SourceError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, pymysql.err.Error) and cause.args[:1] in DENIED
 
 
 def _by_variable(connection: pymysql.Connection, table: TableId, column: Column, values: Sequence[int]) -> list[str]:
