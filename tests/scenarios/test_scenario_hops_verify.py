@@ -92,6 +92,10 @@ def test_rule_25_rows_that_differ_are_found_by_their_keys_from_another_site(
     assert by_kind(found) == wanted and found["pending"] == 0 and found["is_complete"], found
     assert not list((way.trail / checks.ASKED).iterdir())
     assert "3 differing" in way.there.cli("status").stdout
+    assert not verified(way.there, "--budget", "1h", code=4)["cell"]["compared"]["earlier"]
+    goes_on = verified(way.there, "--resume", code=4)
+    assert {name for name, one in goes_on.items() if not one["compared"]["earlier"]} == {"cell"}
+    assert by_kind(goes_on["cell"]) == wanted
     assert run.stop().code == applied.stop().code == 0
 
 
