@@ -91,7 +91,14 @@ class Rekeyed:
     has_come: bool
 
 
-Drift = str | RowsWent | Divided | Rekeyed
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A table of which this look does not tell whether it fits, and why: it goes on meanwhile, and a later one tells."""
+
+    reason: str
+
+
+Drift = str | RowsWent | Divided | Rekeyed | Undecided
 """What SourceSetUp.drift finds of a table."""
 
 

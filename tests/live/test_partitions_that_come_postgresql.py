@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from anabranch import failpoints
+from anabranch.connectors.postgresql.source import partitions
 from anabranch.connectors.postgresql.source.statement_notes import SET_UP
+from anabranch.contracts import Undecided, drift_of
 from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
+from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
+from anabranch.view.identity import trail_uuid
+from anabranch.view.opened import source_of
+from anabranch.view.options import log_options
 from rigs.altered_postgresql import Make, jobs
 from rigs.job_here import JobHere
 
@@ -57,6 +65,17 @@ def _noted(here: JobHere) -> list[DdlChange]:
 def _known(here: JobHere) -> TableSchema:
     with TrailReader(here.job.trail) as trail:
         return trail.history.in_force()[ITEM]
+
+
+def _looker(here: JobHere, limits: EndLimits | None = None) -> Callable[[], Any]:
+    """Return what takes a look at the tables each time that it is called, as capture does."""
+    job = here.job
+    source, options = source_of(job), log_options(job, trail_uuid(job) or "")
+    if limits is not None:
+        source = replace(cast(Any, source), endpoint=replace(cast(Any, source).endpoint, limits=limits))
+    with TrailReader(job.trail) as trail:
+        known = trail.history.in_force()
+    return lambda: drift_of(source, options, job.config.followed_changes, known)
 
 
 def _looks(here: JobHere, number: int) -> None:
@@ -179,6 +198,80 @@ def test_rule_17_a_table_that_is_made_and_attached_at_once_brings_its_rows_unsee
     with here.running():
         until(lambda: here.made.states()["item"] == "parked", "the table is parked")
     assert why in here.made.reason("item")
+
+
+ALONE = "CREATE TABLE item (id int PRIMARY KEY, v varchar(20)) PARTITION BY RANGE (id)"
+
+
+@pytest.mark.parametrize("fill", ["INSERT INTO came VALUES (25, 'before');", ""], ids=["with rows", "empty"])
+@pytest.mark.since(13)
+def test_rule_17_a_default_partition_that_is_attached_alone_has_no_bound(make: Make, fill: str) -> None:
+    here = make("postgresql", ALONE)
+    here.made.source.execute(
+        f"BEGIN; CREATE TABLE came (LIKE item INCLUDING ALL); {fill} ALTER TABLE item ATTACH PARTITION came DEFAULT;"
+        " INSERT INTO item VALUES (27, 'within'); COMMIT",
+    )
+    if not fill:
+        _knows(here, "came")
+        here.stream()
+        here.made.assert_identical("item")
+        return
+    here.looks = True
+    with here.running():
+        until(lambda: here.made.states()["item"] == "parked", "the table is parked")
+    assert "came was attached as a partition with rows" in here.made.reason("item")
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["partition", "whole"])
+@pytest.mark.parametrize("has_rows", [True, False], ids=["with rows", "empty"])
+@pytest.mark.since(14)
+def test_rule_17_a_large_partition_is_read_in_slices_over_several_looks(
+    make: Make, monkeypatch: pytest.MonkeyPatch, has_rows: bool, is_open: bool
+) -> None:
+    """Also where the user may read the whole alone. Meanwhile nobody says that the table fits."""
+    monkeypatch.setattr(partitions, "SLICE", 1)
+    monkeypatch.setattr(partitions, "SECONDS", 0.0)
+    if not is_open:
+        closed = partitions._HOW_READ.replace("has_schema_privilege", "false AND has_schema_privilege")
+        monkeypatch.setattr(partitions, "_HOW_READ", closed)
+    here = make("postgresql", *TABLES)
+    many, last = "SELECT n, 'x' FROM generate_series({}, {}) AS n", ""
+    if has_rows:  # the first ones are gone again, which the log tells of
+        last = f"INSERT INTO came {many.format(100, 999)};"
+    here.made.source.execute(
+        f"BEGIN; CREATE TABLE came (LIKE item INCLUDING ALL); {last}"
+        " ALTER TABLE item ATTACH PARTITION came FOR VALUES FROM (20) TO (9000);"
+        f" INSERT INTO item {many.format(1000, 2000)}; COMMIT",
+        "DELETE FROM item WHERE id BETWEEN 20 AND 950",
+    )
+    look, found = _looker(here), list[Any]()
+    while not found or isinstance(found[-1], Undecided):
+        found.append(look()[ITEM])
+    assert len(found) > 2 and "came is read up to page 1 of" in found[0].reason
+    if has_rows:
+        assert "attached as a partition with rows" in found[-1]
+    else:
+        assert [part.name for part in found[-1].schema.partitions] == ["public.item_0", "public.came"]
+
+
+@pytest.mark.since(14)
+def test_rule_17_a_partition_that_cannot_be_read_is_named_and_others_are_looked_at(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it can be read, it is told."""
+    here = make("postgresql", *TABLES, "CREATE TABLE other (id int PRIMARY KEY)")
+    here.made.source.execute(
+        "BEGIN; CREATE TABLE came (LIKE item INCLUDING ALL); INSERT INTO came VALUES (25, 'before');"
+        " ALTER TABLE item ATTACH PARTITION came FOR VALUES FROM (20) TO (30); COMMIT",
+        "DROP TABLE other",
+    )
+    look = _looker(here, EndLimits(statement=2.0))
+    with monkeypatch.context() as patched:
+        patched.setattr(partitions, "_PAGES", "SELECT pg_catalog.pg_sleep(600), %s::oid")
+        found = look()
+    assert "it is gone at the source" in found[TableId("public", "other")]
+    assert "came cannot be looked at: canceling statement due to" in found[ITEM].reason
+    assert "attached as a partition with rows" in look()[ITEM]
 
 
 @pytest.mark.since(14)

@@ -53,10 +53,12 @@ class TableLook:
 
 @dataclass(slots=True)
 class Looks:
-    """The last looks at tables, by their oids. `awaited`: ends of the log up to which a note may come that a table needs."""
+    """The last looks at tables, by their oids. `awaited`: ends of the log up to which a note may come that a table needs;
+    `scanned`: as partitions.Look has it."""
 
     tables: dict[int, TableLook] = field(default_factory=dict)
     awaited: dict[int, int] = field(default_factory=dict)
+    scanned: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
 
     def awaits(self, oid: int, end: int, read: int) -> bool:
         """Return whether a note may still come. `end`: of the log at this look; `read`: what capture is behind, durably."""

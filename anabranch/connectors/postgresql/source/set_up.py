@@ -26,7 +26,7 @@ from anabranch.connectors.postgresql.source.retyped_columns import Looks, TableL
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
 from anabranch.connectors.postgresql.source.widened import keeps_rows, keeps_values
-from anabranch.contracts import Drift, LogOptions, Rekeyed
+from anabranch.contracts import Drift, LogOptions, Rekeyed, Undecided
 from anabranch.errors import SourceUnavailable
 from anabranch.model.column_changes import TOLD_BY_ROWS, ColumnChange, Follows, as_rows_tell, with_those
 from anabranch.model.endpoint import Endpoint
@@ -98,7 +98,7 @@ def drift(
     found |= hidden
     wholes = {part.table: whole for whole, schema in now.items() for part in schema.partitions}
     with open_session(endpoint) as connection, translated("look at the partitions of the source's tables"):
-        parts = Look(connection, attached, not_seen)
+        parts = Look(connection, attached, not_seen, looks.scanned)
         for table, schema in tables.items():
             if table in wholes:
                 found[table] = f"it became a partition of {wholes[table]}, with which its rows are loaded and followed"
@@ -108,7 +108,7 @@ def drift(
                 is_followed = ColumnChange.PARTITIONS in follows(table)
                 if (told := what_went(schema, now[table], is_followed, parts)) is not None:
                     found[table] = told
-                elif ColumnChange.FOREIGN_KEYS in follows(table):
+                if (told is None or isinstance(told, Undecided)) and ColumnChange.FOREIGN_KEYS in follows(table):
                     keyed, changes = keys_of_now(schema, now[table], tables)
                     found |= {table: Rekeyed(keyed, bool(changes.added))} if changes else {}
     return found
