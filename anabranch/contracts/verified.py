@@ -14,8 +14,9 @@ class VerifiedStore(Protocol):
     def verified(self, job: str) -> list[Verified]:
         """Return all of a job, by table; none where the state is of a release without them."""
 
-    def note_verified(self, job: str, found: Verified) -> None:
-        """Keep a result in place of the table's last one, unless that is newer."""
+    def note_verified(self, job: str, found: Verified, before: int = 0) -> bool:
+        """Keep a result in place of the one of `before`, its `at`; 0: where the table has none. Returns False, and keeps
+        nothing, where another one is there by now, or none."""
 
     def forget_verified(self, job: str, table: TableId) -> None:
         """Remove a table's result, if there is one: what it says of its rows does not hold any more."""

@@ -18,7 +18,7 @@ from anabranch.cutover.verified import verified
 from anabranch.databases import registry
 from anabranch.errors import NotCaughtUp
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, last_flip
+from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, given_back, last_flip
 from anabranch.model.writers import own_targets
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import catalog_of, store_of
@@ -57,10 +57,11 @@ def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> It
 
 
 def _earlier_flip(ends: Ends, cutover: Cutover) -> CutoverNote | None:
-    """Return the last flip of a cut-over that is over, also of one that was taken back."""
-    notes = ends.store.cutovers.cutover_notes(ends.job.config.name)
+    """Return the last flip of a cut-over that is over; where that was taken back, the end of that: up to then the target may
+    have been in use."""
     begins = cutover.notes[0].number if cutover.is_under_way else cutover.last + 1
-    return last_flip(one for one in notes if one.number < begins)
+    notes = [one for one in ends.store.cutovers.cutover_notes(ends.job.config.name) if one.number < begins]
+    return given_back(notes) or last_flip(notes)
 
 
 def _other_targets(ends: Ends) -> Iterator[CheckResult]:

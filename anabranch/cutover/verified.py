@@ -33,8 +33,8 @@ def verified(
     now: int = 0,
 ) -> Iterator[CheckResult]:
     """Yield whether each table that streams has a result of `verify --watch` that says it is equal as a whole, and how old the
-    oldest is. What `[cutover] verified_within_hours` refuses has failed. `flip`: the last one of an earlier cut-over, behind
-    which a result counts. `now`: microseconds since 1970, 0 for the clock's."""
+    oldest is. What `[cutover] verified_within_hours` refuses has failed. `flip`: the last one of an earlier cut-over, or where
+    it was taken back; behind that a result counts. `now`: microseconds since 1970, 0 for the clock's."""
     if terms.verifies is not Verifies.NOT:
         yield CheckResult(CHECK, CheckVerdict.OK, "all tables are compared at the fence")
         return
@@ -73,7 +73,9 @@ def _is_equal(one: Verified | None, state: TableState, flip: CutoverNote | None)
 
 
 def _is_before(one: Verified, flip: CutoverNote) -> bool:
-    return one.place.cutovers < flip.number if one.place else one.began <= flip.at
+    """Return whether it was begun before; only of one that does not say it by the notes it knew, clocks have to."""
+    known = one.by or one.place
+    return known.cutovers < flip.number if known else one.began <= flip.at
 
 
 def _named(tables: Sequence[TableId]) -> str:

@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from anabranch.job.keeping_results import known
+from anabranch.job.left_out import tells_all
 from anabranch.job.resuming import Resumed, require_whole, resumed
 from anabranch.job.verifying import beside_running, compared_whole, expected_identity, place_of, verify
 from anabranch.model.ids import TableId
@@ -21,7 +23,7 @@ from anabranch.verify.both_ends import Beside
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import NO_TIME, TableResult, Verification
 from anabranch.verify.wanted import Wanted
-from anabranch.view.opened import catalog_of, source_of
+from anabranch.view.opened import catalog_of, source_of, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +49,9 @@ def verify_in_rounds(job: JobView, spark: Callable[[], SparkSession], wanted: Wa
         tables: Sequence[VerifyTable], states: Mapping[TableId, TableState], beside: Beside | None
     ) -> Verification:
         going = resumed(job, wanted, tables, states, server_of(job))
-        return going.whole(tables, _Rounds(job, spark, wanted, states, going).carried_out(tables))
+        going.begin()
+        rounds = _Rounds(job, spark, wanted, states, going, beside)
+        return going.whole(tables, rounds.carried_out(tables), rounds.is_same)
 
     return verify(job, spark, wanted, whole=whole)
 
@@ -68,6 +72,8 @@ class _Rounds:
     wanted: Wanted
     states: Mapping[TableId, TableState]
     going: Resumed
+    beside: Beside | None  # also where no part runs any more: rows that it has not brought are no difference
+    is_same: bool = True  # the source is the server still that it was
     _found: dict[TableId, TableResult] = field(default_factory=dict)
     _told: list[Verification] = field(default_factory=list)
 
@@ -95,16 +101,23 @@ class _Rounds:
         budget = until - time.monotonic()
         if budget <= 0:
             return
-        began, before, beside = time.time_ns() // 1000, place_of(self.job), beside_running(self.job)
-        beside = beside and replace(beside, in_turn=in_turn)
+        began, before = time.time_ns() // 1000, place_of(self.job)
+        if self.beside is None:
+            self.beside = beside_running(self.job)
+        beside = self.beside and replace(self.beside, in_turn=in_turn, tells_all=tells_all(self.job))
+        with store_of(self.job) as store:
+            last = known(store, self.job.config.name)
         found = compared_whole(self.job, self.spark, tables, replace(self.wanted, budget=budget), beside)
-        places, is_same = (before, place_of(self.job)), server_of(self.job) == self.going.server
+        places = before, place_of(self.job)
+        self.is_same = self.is_same and server_of(self.job) == self.going.server
         by_name = {str(one.table.source): one for one in tables}
         for result in found.tables:
             one = by_name[result.source]
-            if is_same and result.is_told:
+            if self.is_same and result.is_told:
                 at = (result.exact, result.exact) if result.exact else places
-                result = self.going.keep(one, self.states[one.table.source], result, began, at)
+                result = self.going.keep(
+                    one, self.states[one.table.source], result, began, at, last.get(one.table.source)
+                )
             self._found[one.table.source] = result
         self._told.append(found)
 

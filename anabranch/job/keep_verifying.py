@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, Retry, StateError
+from anabranch.job.keeping_results import keep_in, known
 from anabranch.job.resuming import going_on
 from anabranch.job.signals import Stop
 from anabranch.job.verifying import fitting
@@ -98,8 +99,7 @@ class Watch:
             return 0.0 if self._stop.asked() else self._wait(NOT_RUNNING)
         self._waits = ""
         for one in found.found.tables:
-            kept = as_kept(one, state, found, began)
-            self._keep(going_on(kept, verified.get(state.source), one, found.server, self._by_rows))
+            self._keep(found, one, state, began, verified.get(state.source))
             self._tell(f"{_clock()}  {one}")
         return (time.monotonic() - started) * (1 - self._share) / self._share
 
@@ -127,7 +127,7 @@ class Watch:
             states = store.states.tables(name) if store.exists() else {}
             if not states:
                 raise StateError("the job has loaded nothing yet", job=name, hint="anabranch run JOB")
-            found = {one.source: one for one in store.verifications.verified(name)}
+            found = known(store, name)
         return fitting(states, self._patterns) if self._patterns else states, found
 
     def _last(self, state: TableState, verified: Mapping[TableId, Verified]) -> int:
@@ -136,12 +136,14 @@ class Watch:
         kept = found.at if found is not None and found.generation == state.generation else 0
         return max(kept, self._tried.get(state.source, 0))
 
-    def _keep(self, found: Verified) -> None:
+    def _keep(self, turn: Turn, one: TableResult, state: TableState, began: int, before: Verified | None) -> None:
+        name, kept = self._job.config.name, as_kept(one, state, turn, began)
         with store_of(self._job) as store:
-            if not store.exists() or store.jobs.job(self._job.config.name) is None:
+            if not store.exists() or store.jobs.job(name) is None:
                 return  # it was dropped meanwhile
-            store.prepare()  # of an earlier release it has no place for it
-            store.verifications.note_verified(self._job.config.name, found)
+            keep_in(
+                store, name, before, lambda last: going_on(kept, last, one, turn.server, self._by_rows), state.source
+            )
 
     def _tell_passed_over(self, states: Mapping[TableId, TableState]) -> None:
         """Tell each table that is not looked at, once as long as the reason stays."""

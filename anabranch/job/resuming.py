@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError
 from anabranch.failpoints import reach
+from anabranch.job.keeping_results import keep_in
 from anabranch.job.verifying import beside_of
 from anabranch.job.watched import Turn, as_kept, compared_as
-from anabranch.model.cutover import Cutover, last_flip
+from anabranch.model.cutover import Cutover, given_back, last_flip
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Skipped
@@ -37,6 +38,10 @@ from anabranch.view.options import value_rules
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
+OTHER_SERVER = (
+    "the source has become another server than the one that an earlier call compared; the next one compares it"
+)
+
 
 @dataclass(frozen=True)
 class Resumed:
@@ -51,16 +56,36 @@ class Resumed:
     rules: ValueRules
     parents: Mapping[TableId, Mapping[TableId, Parent]]
     earlier: Mapping[TableId, Verified] = field(default_factory=dict)
+    is_new: bool = False
 
     def left(self, tables: Sequence[VerifyTable]) -> list[VerifyTable]:
         """Return the tables that have to be compared."""
         return [one for one in tables if one.table.source not in self.earlier]
 
+    def begin(self) -> None:
+        """Let no result of an earlier call count any more, where this one goes on with none: else the next one would go on
+        with them if this one ended before its first."""
+        if not self.is_new:
+            return
+        name = self.job.config.name
+        with store_of(self.job) as store:
+            for found in store.verifications.verified(name):
+                if found.by is not None:
+                    store.prepare()
+                    # One that has come meanwhile is of now.
+                    store.verifications.note_verified(name, replace(found, at=found.at + 1, by=None), found.at)
+
     def keep(
-        self, one: VerifyTable, state: TableState, result: TableResult, began: int, places: tuple[str, str]
+        self,
+        one: VerifyTable,
+        state: TableState,
+        result: TableResult,
+        began: int,
+        places: tuple[str, str],
+        before: Verified | None,
     ) -> TableResult:
         """Keep the result of a table that was compared from `began` on, unless it is not the table any more that it was then.
-        Returns it with its time."""
+        `before`: what was kept of it before. Returns it with its time."""
         by = VerifiedBy(
             self.run,
             self.digest(one),
@@ -76,22 +101,28 @@ class Resumed:
         with store_of(self.job) as store:
             now = store.states.table(name, state.source) if store.exists() else None
             if now is not None and now.is_streaming and now.generation == state.generation:
-                store.prepare()  # of an earlier release it has no place for it
-                before = {last.source: last for last in store.verifications.verified(name)}.get(state.source)
-                store.verifications.note_verified(name, replace(_with_place(found, before, by.compared), by=by))
+                keep_in(
+                    store,
+                    name,
+                    before,
+                    lambda last: replace(_with_place(found, last, by.compared), by=by),
+                    found.source,
+                )
         reach("verify.kept")
         return replace(result, compared=Compared(_moment(found.at), places))
 
-    def whole(self, tables: Sequence[VerifyTable], found: Verification) -> Verification:
-        """Return the result of all tables in their order: what this call found, and what earlier ones did."""
+    def whole(self, tables: Sequence[VerifyTable], found: Verification, is_same: bool) -> Verification:
+        """Return the result of all tables in their order: what this call found, and what earlier ones did. `is_same`: the
+        source is the server still that it was when the call began; else nobody can tell of those."""
         here = {one.source: one for one in found.tables}
+        earlier = self.told if is_same else _of_another_server
         results = tuple(
-            here[str(one.table.source)] if str(one.table.source) in here else self.told(one)
+            here[str(one.table.source)] if str(one.table.source) in here else earlier(one)
             for one in tables
             if one.table.source in self.earlier or str(one.table.source) in here
         )
         left = sum(not one.identical for one in results)
-        return replace(found, tables=results, kept=Kept(_moment(self.run), len(self.earlier), left))
+        return replace(found, tables=results, kept=Kept(_moment(self.run), len(self.earlier) if is_same else 0, left))
 
     def told(self, one: VerifyTable) -> TableResult:
         """Return the result that an earlier call had of a table."""
@@ -110,6 +141,11 @@ class Resumed:
 
     def digest(self, one: VerifyTable) -> str:
         return compared_as(one, self.rules, self.parents.get(one.table.source, {}))
+
+
+def _of_another_server(one: VerifyTable) -> TableResult:
+    names = str(one.table.source), str(one.table.target)
+    return TableResult(*names, 0, 0, identical=False, is_complete=False, pending=1, why=OTHER_SERVER)
 
 
 def require_whole(job: JobView, wanted: Wanted) -> None:
@@ -136,26 +172,29 @@ def resumed(
     last = max((one.by.run for one in results if one.by), default=0)
     run = last if wanted.resumes else 0
     made = Resumed(job, run, server, Cutover.of(notes).last, wanted.by_rows, rules, parents)
-    flip = last_flip(notes)
+    free = given_back(notes)
+    since = (
+        free.number if free else notes[-1].number + 1 if last_flip(notes) else 0
+    )  # no result counts while it is in use
     known = {one.source: one for one in results}
     earlier = {
         one.table.source: found
         for one in tables
         if run
         and (found := known.get(one.table.source)) is not None
-        and _holds(found, made, one, states[one.table.source], flip.number if flip else 0)
+        and _holds(found, made, one, states[one.table.source], since)
         and not _is_skipped(found, skipped)
     }
     is_through = len(earlier) == len(tables)
     if not run or is_through:
-        return replace(
-            made, run=max(last + 1, time.time_ns() // 1000)
-        )  # a clock that was set back names none before it
+        # a clock that was set back names none before it
+        return replace(made, run=max(last + 1, time.time_ns() // 1000), is_new=True)
     return replace(made, earlier=earlier)
 
 
-def _holds(found: Verified, now: Resumed, one: VerifyTable, state: TableState, flipped: int) -> bool:
-    """Return whether a result says of the table as it is now that it was equal as a whole, by what is compared now."""
+def _holds(found: Verified, now: Resumed, one: VerifyTable, state: TableState, since: int) -> bool:
+    """Return whether a result says of the table as it is now that it was equal as a whole, by what is compared now. `since`:
+    the note of a cut-over that has to be there before it."""
     by = found.by
     return (
         by is not None
@@ -168,7 +207,7 @@ def _holds(found: Verified, now: Resumed, one: VerifyTable, state: TableState, f
         and not state.facts.set_aside
         and by.compared == now.digest(one)
         and by.server == now.server
-        and by.cutovers >= flipped
+        and by.cutovers >= since
         and (by.by_rows or not now.by_rows)
     )
 

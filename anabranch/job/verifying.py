@@ -112,12 +112,23 @@ def verify(
     tables, beside = tables_of(job, states, others), beside_running(job, is_still)
     tables = tables if only is None else [one for one in tables if one.table.source in only]
     found = whole(tables, states, beside) if whole else compared_whole(job, spark, tables, wanted, beside, is_still)
+    _forget(job, found)
     if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
         found = replace(compared_whole(job, spark, tables, wanted, beside, is_still), repaired=tuple(done))
+        _forget(job, found)
     if beside is not None:
         states, found = still_streaming(job, states, found)
     return replace(found, **not_replicated(job, states))
+
+
+def _forget(job: JobView, found: Verification) -> None:
+    """Forget earlier results of tables that differ: they do not hold, unless this one is kept in their place."""
+    differing = [TableId.parse(one.source) for one in found.tables if one.differs and one.compared is None]
+    if differing:
+        with store_of(job) as store:
+            for table in differing:
+                store.verifications.forget_verified(job.config.name, table)
 
 
 def not_replicated(job: JobView, states: Mapping[TableId, TableState]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, StateError
+from anabranch.job.keeping_results import keep_in, last_of
 from anabranch.job.resuming import Resumed, require_whole, resumed
 from anabranch.job.verifying import beside_of, not_replicated, place_of, states_of, still_streaming, tables_of
 from anabranch.job.watched import Turn, as_kept
@@ -19,8 +20,10 @@ from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.encrypting import note_keys
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
+from anabranch.model.verified import Verified
 from anabranch.spark.engine import Engine
 from anabranch.trail.identity import IMPORTS, STORED
+from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.asking import Asking
 from anabranch.verify.display import DIGESTS, telling
@@ -48,11 +51,13 @@ def verify_elsewhere(job: JobView, engine: Engine, wanted: Wanted) -> Verificati
     note_keys(job)
     before = place_of(job)
     tables = tables_of(job, states, others)
-    going = resumed(job, wanted, tables, states, "") if wanted.is_kept else None
+    going = resumed(job, wanted, tables, states, server_there(job)) if wanted.is_kept else None
+    if going:
+        going.begin()
     results = tuple(_results(job, engine, wanted, states, going.left(tables) if going else tables, going))
     now = place_of(job)
     found = Verification(tuple(replace(one, until=now) for one in results), positions=(before, now))
-    found = going.whole(tables, found) if going else found
+    found = going.whole(tables, found, server_there(job) == going.server) if going else found
     states, found = still_streaming(job, states, found)
     return replace(found, **not_replicated(job, states))
 
@@ -94,14 +99,22 @@ def _results(
     with telling(wanted.show) as tell:
         for number, one in enumerate(tables):
             tell(DIGESTS, number, len(tables))
-            began, before = time.time_ns() // 1000, place_of(job)
+            began, before, last = time.time_ns() // 1000, place_of(job), last_of(job, one.table.source)
             result = across.compare(one)
             places, state = (before, place_of(job)), states[one.table.source]
             if going is None:
-                _keep(job, state, result, places, began)
-            elif result.is_told:
-                result = going.keep(one, state, result, began, places)
+                _keep(job, state, result, places, began, last)
+            elif result.is_told and server_there(job) == going.server:
+                result = going.keep(one, state, result, began, places, last)
             yield result
+
+
+def server_there(job: JobView) -> str:
+    """Return which server the source is, as far as the trail has come here; "" for the one with which it began."""
+    if not exists(job.trail):
+        return ""
+    with TrailReader(job.trail) as trail:
+        return next((one.reason for one in reversed(trail.history.entries) if one.kind == "source"), "")
 
 
 def _across(job: JobView, engine: Engine, wanted: Wanted, stop: Callable[[], bool] = lambda: False) -> Elsewhere:
@@ -134,9 +147,10 @@ def verify_one_elsewhere(
     return Turn(still_streaming(job, states, found)[1])
 
 
-def _keep(job: JobView, state: TableState, result: TableResult, places: tuple[str, str], began: int) -> None:
+def _keep(
+    job: JobView, state: TableState, result: TableResult, places: tuple[str, str], began: int, last: Verified | None
+) -> None:
     kept = as_kept(result, state, Turn(Verification((result,), positions=places)), began)
     with store_of(job) as store:
         if store.exists() and store.jobs.job(job.config.name) is not None:
-            store.prepare()  # of an earlier release it has no place for it
-            store.verifications.note_verified(job.config.name, kept)
+            keep_in(store, job.config.name, last, lambda _: kept, state.source)

@@ -99,6 +99,15 @@ def last_flip(notes: Iterable[CutoverNote]) -> CutoverNote | None:
     return next((one for one in reversed(list(notes)) if (one.step, one.phase) == (Step.FLIP, Phase.BEGINS)), None)
 
 
+def given_back(notes: Sequence[CutoverNote]) -> CutoverNote | None:
+    """Return the note from which on nobody but the job writes to the target again, behind the last flip; None where there is
+    none."""
+    flip = last_flip(notes)
+    ends = ((Step.ABORT, Phase.DONE), (Step.BEGIN, Phase.BEGINS))
+    later = (one for one in notes if flip and one.number > flip.number)
+    return next((one for one in later if (one.step, one.phase) in ends), None)
+
+
 def held(notes: Iterable[tuple[str, int, str, str, int]]) -> frozenset[str]:
     """Return the jobs whose last cut-over is through, and from which nobody has returned. `notes`: of jobs whose checkpoint a
     cut-over has taken from apply, so that they write nothing; job, number, step, phase and time of each, in the order of the

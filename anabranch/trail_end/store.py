@@ -242,7 +242,7 @@ class TrailStore:
     def verified(self, job: str) -> list[Verified]:
         return []
 
-    def note_verified(self, job: str, found: Verified) -> None:
+    def note_verified(self, job: str, found: Verified, before: int = 0) -> bool:
         raise StateError(NOTHING, job=job)
 
     def forget_verified(self, job: str, table: TableId) -> None:

@@ -261,6 +261,8 @@ def it_returns_by_what_changed(cut: Cut, back: JobHere) -> CutoverReport:
             if value == -71:
                 differs = back.verify(patterns=(str(item),)).tables[0]
                 assert (differs.different, differs.pending) == (1, 0), str(differs)
+                with store_of(back.job) as store:  # which was forgotten with that
+                    assert store.verifications.note_verified(back.job.config.name, found)
                 with pytest.raises(DifferencesFound, match=r"1 different of the 1 rows that changed since"):
                     returns()
         arrives(-7, -70)

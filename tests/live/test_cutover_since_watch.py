@@ -47,7 +47,7 @@ class Ends:
     def compared(self, verifies: Verifies = Verifies.SINCE_WATCH) -> dict[str, str]:
         """Return the verdict on each table while row 1 of both is wrong at the target: "" for an equal one; or that it
         differs, and why it was compared whole."""
-        with self._wrong(), without_spark() as spark:
+        with self._wrong(), self._as_kept(), without_spark() as spark:
             differing, facts = AtFence(self.cut.here.job, spark).at_fence(verifies)
         assert bool(differing) == any(name in differing for name in ("item", "draft")), differing
         found = {TableId.parse(one["source"]).name: one.get("why", "") for one in facts["tables"]}
@@ -58,6 +58,17 @@ class Ends:
         is_named = re.search(rf"\b{name}\b", differing) is not None
         assert is_named or not why, f"{name} was compared whole, and its wrong row is not named: {differing}"
         return "" if not is_named else f"differs: {why}" if why else "differs"
+
+    @contextmanager
+    def _as_kept(self) -> Iterator[None]:
+        """Keep results of tables that are found to differ: they do so for a moment."""
+        name = self.cut.here.job.config.name
+        with store_of(self.cut.here.job) as store:
+            before = store.verifications.verified(name)
+            yield
+            left = {one.source for one in store.verifications.verified(name)}
+            for one in before:
+                assert one.source in left or store.verifications.note_verified(name, one)
 
     @contextmanager
     def _wrong(self) -> Iterator[None]:

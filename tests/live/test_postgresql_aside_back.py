@@ -17,6 +17,7 @@ from anabranch.contracts import Bounds
 from anabranch.failpoints import FailpointReached
 from anabranch.model.table_life import resume as to_resume
 from anabranch.model.table_life import take_out
+from anabranch.model.verified import Verified
 from anabranch.rows.aside import DISCARD, RELEASE
 from rigs.an_applier import TablesOf, writes_by
 from rigs.endpoints import endpoint_of
@@ -51,7 +52,12 @@ def test_rule_26_what_is_discarded_is_kept_for_the_record_and_in_nobodys_way(mad
     one = made(ALONE)
     one.apply([("alone", "i", alone(1, 1, 5))], [("alone", "u", alone(1, 1, 5), alone(1, 500, 6))])
     one.apply([("alone", "u", alone(1, 500, 6), alone(1, 501, 6))], [("alone", "i", alone(2, 500))])
+    verifications, source = one.applier.progress.store.verifications, one.targets[0].source
+    verifications.note_verified(
+        one.applier.progress.job, Verified(source, 1, 1, "identical", 1, ("", ""), 0, 0, 0, True)
+    )
     settle(one, DISCARD, 1)
+    assert verifications.verified(one.applier.progress.job) == [], "the target lacks the row for good"
     assert aside(one) == [("alone", "insert", 2)] and facts(one) == {"alone": "1"}
     gone = one.applier.progress.store.set_aside(one.applier.progress.job, discarded=True)
     assert [c.key for c in gone] == [{"id": "1"}] * 2 and all(c.is_discarded and not c.wish for c in gone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from anabranch.errors import ConfigError
 from anabranch.job import in_rounds, parts, verifying
 from anabranch.job.in_rounds import server_of, verify_in_rounds
 from anabranch.job.keep_verifying import Watch
-from anabranch.job.resuming import resumed
+from anabranch.job.resuming import OTHER_SERVER, resumed
 from anabranch.job.signals import Stop
 from anabranch.job.verifying import states_of, tables_of
 from anabranch.lifecycle import repairing
@@ -133,6 +133,7 @@ def test_what_the_budget_leaves_is_compared_by_the_next_call(here: JobHere, monk
         assert {one.source.partition(".")[2] for one in found.tables} == ALL
         nothing = verified(here, budget=1e-9)
         assert {one.why for one in nothing.tables} == {NO_TIME} and nothing.kept and nothing.kept.earlier == 0
+        assert hold(here) == set(), "every call without it begins anew, also one that keeps nothing"
         with pytest.raises(ConfigError, match="goes on comparing whole tables"):
             parts.run_verify(here.job, Wanted(resumes=True, sample=Sample(0.5, 1)))
         exact = verified(here, resumes=True, max_pause=20.0)
@@ -167,6 +168,7 @@ def test_a_result_that_does_not_hold_any_more_is_made_again(here: JobHere, monke
         assert hold(here) == ALL - {"d"}
         assert hold(here, by_rows=True) == set()
         assert hold(here, server="another one") == set()
+        a_switch_while_it_is_compared_tells_nothing_of_the_others(here, monkeypatch)
         a_turn_of_the_watch_does_for_it(here)
         a_repair_forgets_it(here, monkeypatch)
         flip(here, "d", 1)
@@ -181,10 +183,75 @@ def test_a_result_that_does_not_hold_any_more_is_made_again(here: JobHere, monke
     here.load(TableId(here.made.schema, "b"), recreate=True)
     here.stream()
     assert hold(here) == ALL - {"b", "c", "d"}
-    with store_of(here.job) as store:
-        for number, (step, phase) in enumerate([(Step.BEGIN, Phase.BEGINS), (Step.FLIP, Phase.BEGINS)], 1):
-            store.cutovers.note_cutover(here.job.config.name, CutoverNote(number, step, phase, number, {}))
+    note(here, 1, (Step.BEGIN, Phase.BEGINS), (Step.FLIP, Phase.BEGINS))
     assert hold(here) == set(), "the target may have been in use"
+    flip(here, "d", 1)
+    assert not verified(here).identical and hold(here) == set(), "it is in use while it is compared"
+    note(here, 3, (Step.ABORT, Phase.BEGINS), (Step.ABORT, Phase.DONE))
+    assert hold(here) == set(), "it was in use when it had been compared"
+    assert not verified(here).identical and hold(here) == ALL - {"d"}
+
+
+def note(here: JobHere, first: int, *notes: tuple[Step, Phase]) -> None:
+    """Note steps of a cut-over."""
+    with store_of(here.job) as store:
+        for number, (step, phase) in enumerate(notes, first):
+            store.cutovers.note_cutover(here.job.config.name, CutoverNote(number, step, phase, number, {}))
+
+
+@pytest.mark.one_case("mariadb to postgresql")
+def test_what_differs_takes_the_place_of_whatever_was_kept(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a result by a clock that is ahead; and of what is forgotten while a table is compared nothing is kept again."""
+    with here.running():
+        flip(here, "d", 1)
+        verified(here)
+        hour, name = 3_600_000_000, here.job.config.name
+        with store_of(here.job) as store:
+            one = kept(here)["a"]
+            assert store.verifications.note_verified(name, replace(one, at=one.at + hour), one.at)
+        assert hold(here) == ALL - {"d"}
+        flip(here, "a", 1)
+        verified(here, budget=600.0)
+        found = kept(here)["a"]
+        assert (found.result, found.at) > ("different", one.at + hour) and hold(here) == ALL - {"a", "d"}
+        flip(here, "b", 1)
+        assert not here.verify(patterns=(f"{here.made.schema}.b",)).identical
+        assert "b" not in kept(here) and hold(here) == ALL - {"a", "b", "d"}, "a call that keeps nothing has found it"
+        flip(here, "b", -1)
+        compare = in_rounds.compared_whole
+
+        def compared(job: Any, spark: Any, tables: Sequence[Any], *more: Any) -> Verification:
+            found = compare(job, spark, tables, *more)
+            with store_of(here.job) as store:
+                store.verifications.forget_verified(name, TableId(here.made.schema, "c"))
+            return found
+
+        verified(here)
+        monkeypatch.setattr(in_rounds, "compared_whole", compared)
+        assert {one.source.partition(".")[2] for one in verified(here).tables if one.identical} == ALL - {"a", "d"}
+        assert "c" not in kept(here) and hold(here) == ALL - {"a", "c", "d"}
+
+
+@pytest.mark.one_case("mariadb to postgresql")
+def test_what_a_job_that_ends_between_rounds_has_not_brought_is_no_difference(
+    here: JobHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, ending = in_rounds.compared_whole, ExitStack()
+
+    def compared(job: Any, spark: Any, tables: Any, *more: Any) -> Verification:
+        found = compare(job, spark, tables, *more)
+        ending.close()
+        here.made.source.execute(*(f"UPDATE {name} SET n = n + 1" for name in NAMES))
+        return found
+
+    monkeypatch.setattr(in_rounds, "TABLES", 1)
+    monkeypatch.setattr(in_rounds, "compared_whole", compared)
+    monkeypatch.setattr(verifying, "PATIENCE", 1.0)
+    with ending:
+        ending.enter_context(here.running())
+        found = verified(here)
+    assert not any(one.differs for one in found.tables) and found.exit_code == 9, [*map(str, found.tables)]
+    assert any(one.is_undecided for one in found.tables)
 
 
 def hold(here: JobHere, by_rows: bool = False, server: str = "") -> set[str]:
@@ -193,6 +260,16 @@ def hold(here: JobHere, by_rows: bool = False, server: str = "") -> set[str]:
     states, others = states_of(here.job, ())
     found = resumed(here.job, wanted, tables_of(here.job, states, others), states, server or server_of(here.job))
     return {table.name for table in found.earlier}
+
+
+def a_switch_while_it_is_compared_tells_nothing_of_the_others(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = [server_of(here.job), "another one"]
+    with monkeypatch.context() as patched:
+        patched.setattr(in_rounds, "server_of", lambda _: servers.pop(0))
+        found = verified(here, resumes=True)
+    assert {name_of({"source": one.source}) for one in found.tables if one.why == OTHER_SERVER} == ALL - {"d"}
+    assert found.kept and found.kept.earlier == 0 and not any(one.identical for one in found.tables)
+    assert "d" not in kept(here) and hold(here) == ALL - {"d"}
 
 
 def a_turn_of_the_watch_does_for_it(here: JobHere) -> None:
@@ -213,7 +290,8 @@ def a_repair_forgets_it(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
             patched.setattr(module, "require_apply", lambda _: None)  # it runs in this process
         found = here.verify(repairs=True, patterns=(f"{here.made.schema}.a",))
     assert found.repaired[0].rows == 1 and found.identical
-    assert hold(here) == ALL - {"a", "d"}
+    assert "a" not in kept(here) and hold(here) == set(), "the newest verification had this table alone"
+    assert not verified(here).identical and hold(here) == ALL - {"d"}
     flip(here, "d", -1)
     assert verified(here, resumes=True).identical
     assert hold(here) == set(), "it came to its end, and another one begins"

@@ -54,6 +54,8 @@ def _settle(
         followed = progress.context.tables.get(state.source) or following.tables([state])[state.source]
         if not discards:
             _require_fit(changes, followed)
+        if discards:  # the target will lack them for good, and its state does not tell so
+            progress.store.verifications.forget_verified(progress.job, state.source)
         carrier.release(state, [] if discards else carried_out(changes), followed, numbers, discards)
     except TargetUnavailable:
         raise

@@ -339,24 +339,29 @@ def of_two_that_note_a_step_of_a_cut_over_one_is_fenced(stores: Stores) -> None:
         assert store.cutovers.cutover_notes(JOB) == []
 
 
-def of_two_results_of_a_verification_the_newer_is_kept(stores: Stores) -> None:
+def a_result_of_a_verification_replaces_the_one_that_was_known(stores: Stores) -> None:
     first = Verified(
         TableId("shop", "Ärzte "), 5, 3, "pending", 1, ("1@a", "2@b"), 1 << 40, 0, 7, False, "späte 😀 \\ 'x'"
     )
     by = VerifiedBy(7, "d", "srv 'é'", 3, True, 1 << 40, 2, ("blake2b:é", "blake2b:e"))
     with closing(prepared(stores)) as store, closing(stores()) as other:
         assert store.verifications.verified(JOB) == []
-        store.verifications.note_verified(JOB, first)
+        assert store.verifications.note_verified(JOB, first)
         later, other_table = (
             replace(first, at=9, result="identical", why="", place=VerifiedPlace("1@ä", "u", "d", 3), by=by),
             replace(first, source=TableId("shop", "b")),
         )
-        for found in (later, replace(first, at=8), other_table):
-            other.verifications.note_verified(JOB, found)
+        assert other.verifications.note_verified(JOB, later, first.at)
+        assert other.verifications.note_verified(JOB, other_table)
+        for before in (0, first.at, 10):
+            assert not store.verifications.note_verified(JOB, replace(first, at=11), before), "another one is there"
         assert sorted(store.verifications.verified(JOB), key=lambda one: one.at) == [other_table, later]
         assert store.verifications.verified(OTHER) == []
         for _ in range(2):
             store.verifications.forget_verified(JOB, other_table.source)
+        assert not store.verifications.note_verified(JOB, replace(other_table, at=12), other_table.at), (
+            "it is forgotten"
+        )
         assert store.verifications.verified(JOB) == [later]
         store.jobs.drop(JOB)
         assert store.verifications.verified(JOB) == []
@@ -418,7 +423,7 @@ CHECKS = (
     tables_of_other_jobs_are_told,
     skipped_transactions_are_kept_in_their_order,
     of_two_that_note_a_step_of_a_cut_over_one_is_fenced,
-    of_two_results_of_a_verification_the_newer_is_kept,
+    a_result_of_a_verification_replaces_the_one_that_was_known,
     a_trace_is_added_to_once_and_ends_where_it_is_told,
     nothing_waits_before_it_is_set_aside,
 )

@@ -13,10 +13,10 @@ from anabranch.cutover.terms import Terms
 from anabranch.cutover.verified import CHECK, HOUR, verified
 from anabranch.job.at_fence import told
 from anabranch.model.checks import CheckResult, CheckVerdict
-from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, Verifies
+from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step, Verifies, given_back
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
-from anabranch.model.verified import Verified, VerifiedPlace
+from anabranch.model.verified import Verified, VerifiedBy, VerifiedPlace
 from anabranch.verify.report import TableResult, Verification
 
 ITEM, DRAFT = TableId("shop", "item"), TableId("shop", "draft")
@@ -81,6 +81,28 @@ def test_a_table_without_a_result_that_holds_is_named(
     found = looked(EQUAL, replace(EQUAL, **{"source": DRAFT, **no_result}), within=within)
     assert [one.verdict for one in found if one.names] == [verdict] and found[0].names == ("shop.draft",)
     assert "--watch" in found[0].hint
+
+
+@pytest.mark.parametrize("began", [EQUAL.began, NOW + HOUR // 8], ids=["a clock", "a clock that is ahead"])
+def test_a_result_of_a_verification_that_can_go_on_counts_by_the_notes_that_it_knew(began: int) -> None:
+    by = VerifiedBy(1, "digest", "server", 6)
+    results = [replace(EQUAL, source=table, began=began, by=by) for table in (ITEM, DRAFT)]
+    for number, verdict in ((6, OK), (7, FAILED)):
+        (found,) = looked(*results, within=24, flip=CutoverNote(number, Step.FLIP, Phase.BEGINS, NOW - 1))
+        assert found.verdict is verdict
+
+
+def test_the_target_is_the_jobs_alone_behind_the_end_of_an_abort() -> None:
+    steps = [
+        (Step.BEGIN, Phase.BEGINS),
+        (Step.FLIP, Phase.BEGINS),
+        (Step.ABORT, Phase.BEGINS),
+        (Step.ABORT, Phase.DONE),
+    ]
+    notes = [CutoverNote(number, step, phase, number) for number, (step, phase) in enumerate(steps, 1)]
+    assert [given_back(notes[:length]) for length in range(5)] == [None, None, None, None, notes[3]]
+    begun = CutoverNote(3, Step.BEGIN, Phase.BEGINS, 3)
+    assert given_back([*notes[:2], begun]) == begun and given_back([notes[0], notes[3]]) is None
 
 
 @pytest.mark.parametrize("place", [None, VerifiedPlace("5@x", "trail", "digest", 6)], ids=["no place", "a place"])

@@ -223,7 +223,7 @@ class KafkaStore:
     def verified(self, job: str) -> list[Verified]:
         return []
 
-    def note_verified(self, job: str, found: Verified) -> None:
+    def note_verified(self, job: str, found: Verified, before: int = 0) -> bool:
         raise StateError(f"{NO_ROWS}: nothing can be verified", job=job)
 
     def forget_verified(self, job: str, table: TableId) -> None: ...

@@ -185,11 +185,13 @@ class MemoryStore:
     def verified(self, job: str) -> list[Verified]:
         return [found for _, found in sorted(self._database.job(job).verified.items())]
 
-    def note_verified(self, job: str, found: Verified) -> None:
+    def note_verified(self, job: str, found: Verified, before: int = 0) -> bool:
         with self._database.lock:
             kept = self._database.job(job).verified
-            if found.source not in kept or kept[found.source].at <= found.at:
-                kept[found.source] = found
+            if (kept[found.source].at if found.source in kept else 0) != before:
+                return False
+            kept[found.source] = found
+            return True
 
     def forget_verified(self, job: str, table: TableId) -> None:
         with self._database.lock:

@@ -319,9 +319,9 @@ class PostgresStore:
         with self._session("read the results of verification") as connection:
             return verified.read(connection, job) if _exists(connection, "verified") else []
 
-    def note_verified(self, job: str, found: Verified) -> None:
+    def note_verified(self, job: str, found: Verified, before: int = 0) -> bool:
         with self._session("keep a result of verification") as connection:
-            verified.keep(connection, job, found)
+            return verified.keep(connection, job, found, before)
 
     def forget_verified(self, job: str, table: TableId) -> None:
         with self._session("forget a result of verification") as connection:

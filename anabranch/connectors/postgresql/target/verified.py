@@ -15,10 +15,12 @@ from anabranch.model.verified import Verified
 READ: LiteralString = """
 SELECT source_table, verified_at, facts FROM anabranch.verified WHERE job = %s ORDER BY source_table
 """
-KEEP: LiteralString = """
-INSERT INTO anabranch.verified (job, source_table, verified_at, facts) VALUES (%s, %s, %s, %s)
-ON CONFLICT (job, source_table) DO UPDATE SET verified_at = excluded.verified_at, facts = excluded.facts
- WHERE verified.verified_at <= excluded.verified_at
+ADD: LiteralString = """
+INSERT INTO anabranch.verified (verified_at, facts, job, source_table) VALUES (%s, %s, %s, %s)
+ON CONFLICT (job, source_table) DO NOTHING
+"""
+REPLACE: LiteralString = """
+UPDATE anabranch.verified SET verified_at = %s, facts = %s WHERE job = %s AND source_table = %s AND verified_at = %s
 """
 
 
@@ -26,5 +28,7 @@ def read(connection: Connection, job: str) -> list[Verified]:
     return [Verified.of(*row) for row in connection.execute(READ, [job]).fetchall()]
 
 
-def keep(connection: Connection, job: str, found: Verified) -> None:
-    connection.execute(KEEP, [job, str(found.source), found.at, Jsonb(found.facts)])
+def keep(connection: Connection, job: str, found: Verified, before: int) -> bool:
+    values = [found.at, Jsonb(found.facts), job, str(found.source)]
+    done = connection.execute(REPLACE, [*values, before]) if before else connection.execute(ADD, values)
+    return done.rowcount == 1
