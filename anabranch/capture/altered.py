@@ -113,7 +113,7 @@ def noted(
 ) -> Barrier:
     """Put the next definition of a table in force, and return the barrier that says so."""
     schema, table, shown = after.schema.with_version(then.version + 1), then.id, statement or by
-    if ColumnChange.PARTITIONS not in after.kinds and then.partitions:
+    if ColumnChange.PARTITIONS not in after.kinds and (then.partition_key or then.partitions):
         schema = replace(schema, partitions=then.partitions)  # whoever looks for them finds what has become of each
     trail.alter(schema, shown, at, after.untold)
     told = changed_names(then, after)

@@ -144,6 +144,17 @@ def test_rule_17_it_is_missed_where_nobody_has_looked_while_it_was_there(make: M
 
 
 @pytest.mark.since(13)
+def test_rule_17_a_table_that_is_emptied_together_with_a_divided_one_is_no_partition_of_it(make: Make) -> None:
+    here = make("postgresql", *TABLES, "CREATE TABLE other (id int PRIMARY KEY)", "CREATE TABLE third (id int)")
+    here.made.source.execute("TRUNCATE item, other, third", "INSERT INTO item VALUES (1, 'behind')")
+    _knows(here, "item_0")
+    here.stream()
+    assert not any(part.told_by for part in _known(here).partitions) and _noted(here) == []
+    assert here.made.states()["item"] == "streaming", here.made.reason("item")
+    here.made.assert_identical("item", "other")
+
+
+@pytest.mark.since(13)
 def test_rule_17_a_partition_that_has_another_name_or_another_of_its_name(make: Make) -> None:
     here = make("postgresql", *TABLES, *COMES)
     source = here.made.source
@@ -220,6 +231,23 @@ def test_rule_17_a_default_partition_that_is_attached_alone_has_no_bound(make: M
     with here.running():
         until(lambda: here.made.states()["item"] == "parked", "the table is parked")
     assert "came was attached as a partition with rows" in here.made.reason("item")
+
+
+@pytest.mark.since(14)
+def test_rule_17_rows_of_a_first_partition_are_not_lost_behind_a_statement_that_a_note_tells(make: Make) -> None:
+    """Nobody has looked before: the statement parks the table, so that its next load brings them."""
+    here = make("postgresql", ALONE, *SET_UP, ddl=KEEP + 'rename_column = "apply"\n')
+    here.made.source.execute(
+        "CREATE TABLE came (LIKE item INCLUDING ALL)",
+        "INSERT INTO came VALUES (25, 'before')",
+        "ALTER TABLE item ATTACH PARTITION came FOR VALUES FROM (20) TO (30)",
+        "ALTER TABLE item RENAME v TO w",
+    )
+    here.stream()
+    assert here.made.states()["item"] == "parked" and "its rows are in partitions" in here.made.reason("item")
+    here.load(ITEM, recreate=True)
+    here.stream()
+    here.made.assert_identical("item")
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["partition", "whole"])

@@ -102,7 +102,9 @@ class PgoutputAssembler(Assembler):
         return self._xid is None and self._pieces.piece is None
 
     def follow(self, frames: list[bytes], at: int) -> int:
-        if self._native is None or self._pieces.piece is not None or self._is_left_out or self._relations.has_former:
+        if self._native is None or self._pieces.piece is not None or self._is_left_out:
+            return at
+        if self._relations.has_former or self._relations.waits:
             return at
         is_plain = not self._fragmented and not self._has_barrier
         opened = self._xid, self._begun, self._ordinal, self._origin
@@ -124,6 +126,8 @@ class PgoutputAssembler(Assembler):
         if message[0] not in ROWS:
             self._other(message)
             return
+        if self._relations.waits:
+            self._relations.passed(message)
         try:
             known = self._relations.known[message[1:5]]
         except KeyError:
@@ -148,7 +152,7 @@ class PgoutputAssembler(Assembler):
         except ValueError as error:
             raise self._unknown(str(error)) from error
         if not isinstance(item, Relation | TypeName):
-            self._relations.passed()
+            self._relations.passed(message)
         match item:
             case Relation():
                 self._relations.announce(item)

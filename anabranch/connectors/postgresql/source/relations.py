@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.message_buffer import SKIPPED, Layout, MessageBuffer
 from anabranch.connectors.postgresql.source.noted_columns import Compared, compared
-from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation
+from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, ROWS, Relation
 from anabranch.connectors.postgresql.source.statement_notes import NEW, Note, read_note
 from anabranch.contracts import Select
 from anabranch.model.column_changes import ColumnChange
@@ -69,7 +69,9 @@ class Relations:
         parted: Parted = lambda table, part: None,
     ) -> None:
         self._parted = parted
-        self._divided: TableId | None = None  # announced by the last message, if its rows are in partitions
+        self._divided: tuple[int, TableId] | None = None  # announced by the last message, if its rows are in partitions
+        self._leaf: tuple[int, TableId, Partition] | None = None  # that one, and what was announced behind it
+        self.waits = False  # for the message behind one of both
         self.known: dict[bytes, Known] = {}
         self.markers: set[bytes] = set()  # relations whose rows say which job has written a transaction
         self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
@@ -122,20 +124,24 @@ class Relations:
     def announce(self, relation: Relation) -> None:
         """Note how a relation's rows look from here on. Raises NeedsText.
 
-        The rows of a partition come as those of the whole. Where the server names it, it names the whole just before it: a
-        relation behind that of a divided table is the partition (maybe_send_schema in pgoutput.c; seen: 13 to 18)."""
-        divided, self._divided = self._divided, None
-        if divided is not None:
-            leaf = TableId(relation.schema, relation.name)
-            self._parted(divided, Partition(str(leaf), leaf, oid=relation.oid))
-        self._hold(next(self._numbers), relation, self._park, self._redefined)
-        schema = self._schemas[TableId(relation.schema, relation.name)]
-        if divided is None and schema is not None and schema.partition_key and schema.oid in (0, relation.oid):
-            self._divided = schema.id
-
-    def passed(self) -> None:
-        """Take note of a message that is no relation, nor the name of a type."""
+        The rows of a partition come as those of the whole. Where the server names it, it names the whole just before it, and
+        the row comes just behind (maybe_send_schema in pgoutput.c; seen: 13 to 18). Tables that one TRUNCATE empties are named
+        one behind the other as well, and that comes behind them."""
+        table = TableId(relation.schema, relation.name)
+        divided, is_behind = self._divided, self._divided is not None
+        self._leaf = (*divided, Partition(str(table), table, oid=relation.oid)) if divided is not None else None
         self._divided = None
+        self._hold(next(self._numbers), relation, self._park, self._redefined)
+        schema = self._schemas[table]
+        if not is_behind and schema is not None and schema.partition_key and schema.oid in (0, relation.oid):
+            self._divided = relation.oid, schema.id
+        self.waits = is_behind or self._divided is not None
+
+    def passed(self, message: bytes, head: int = ROW_HEAD) -> None:
+        """Take note of a message that is no relation, nor the name of a type. `head`: as row messages have it."""
+        leaf, self._leaf, self._divided, self.waits = self._leaf, None, None, False
+        if leaf is not None and message[0] in ROWS and int.from_bytes(message[head - 4 : head]) == leaf[0]:
+            self._parted(*leaf[1:])
 
     def adopt(self, committed: Relations) -> None:
         """Take over what a streamed transaction announced, where it commits, unless it was announced anew since.

@@ -115,6 +115,8 @@ class StreamedTransactions:
             return
         if message[1:5] != self._sub:
             self._enter(piece, message[1:5])
+        if piece.relations.waits:
+            piece.relations.passed(message, STREAMED_ROW_HEAD)
         try:
             known = piece.relations.known[message[5:STREAMED_ROW_HEAD]]
         except KeyError:
@@ -169,7 +171,7 @@ class StreamedTransactions:
         if xid:
             self._enter(piece, xid.to_bytes(4))
         if not isinstance(item, Relation | TypeName):
-            piece.relations.passed()
+            piece.relations.passed(message, STREAMED_ROW_HEAD)
         match item:
             case Relation():
                 piece.relations.announce(item)

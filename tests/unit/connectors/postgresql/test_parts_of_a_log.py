@@ -56,8 +56,16 @@ def test_a_relation_behind_that_of_a_divided_table_is_its_partition(parts: Any) 
 
 
 def test_any_other_relation_is_none(parts: Any) -> None:
-    """A TRUNCATE names the whole alone."""
+    """A TRUNCATE names the whole alone, and other tables behind it that it empties as well."""
     other = relation(9, OTHER)
+    both = b"T" + struct.pack(">IBII", 2, 0, 7, 9)
+    assert parts(BEGIN, relation(7, ITEM), other, both, COMMIT) == []
+    assert parts(BEGIN, relation(7, ITEM), other, relation(6, OTHER), both, relation(8, LEAF), insert(), COMMIT) == []
+    assert parts(BEGIN, relation(7, ITEM), other, both, relation(7, ITEM), relation(8, LEAF), insert(), COMMIT) == [
+        PART
+    ]
+    assert parts(BEGIN, relation(7, ITEM), other, insert(9), COMMIT) == []
+    assert parts(BEGIN, relation(7, ITEM), other, COMMIT) == []
     assert parts(BEGIN, relation(7, ITEM), TRUNCATE, COMMIT, BEGIN, other, COMMIT) == []
     assert parts(BEGIN, relation(8, LEAF), other, COMMIT) == []
     assert parts(BEGIN, relation(6, ITEM), other, COMMIT) == []  # another table has its name
@@ -72,6 +80,8 @@ def test_those_of_a_transaction_that_is_open_count_once_it_is_committed(parts: A
     assert parts(*rows) == []
     assert parts(*rows, STREAM_COMMIT) == [PART]
     assert parts(*rows, b"A" + XID + XID) == []
+    emptied = b"T" + XID + struct.pack(">IBII", 2, 0, 7, 9)
+    assert parts(begin, relation(7, ITEM, XID), relation(9, OTHER, XID), emptied, STOP, STREAM_COMMIT) == []
     sub = struct.pack(">I", 6)
     inside = relation(7, ITEM, XID), relation(8, LEAF, XID), row, relation(7, ITEM, sub), relation(9, OTHER, sub)
     back = b"A" + XID + sub
