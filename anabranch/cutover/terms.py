@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.contracts import RowTarget, SourceConnector, SourceFence, TargetStore
     from anabranch.model.checks import CheckResult
     from anabranch.model.cutover import Verifies
+    from anabranch.model.ids import TableId
     from anabranch.view.job_view import JobView
 
 Verified = tuple[str, Mapping[str, Any]]
@@ -58,6 +59,10 @@ class WayBack(Protocol):
 
     def is_held(self) -> bool:
         """Return whether it is held, and was not released."""
+
+    def strays(self) -> Collection[TableId] | None:
+        """Return the tables of its source to which somebody else has written since it is held, by its trail; None where nobody
+        can tell that up to now."""
 
     def open(self) -> None:
         """Lift its fence, which shuts the target of this cut-over."""

@@ -10,7 +10,7 @@ not live here: the place (watched.py), the fence (`cutover/`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,10 @@ NO_PLACE = "of its last result by verify --watch no place of the trail is known"
 OTHER_TRAIL = "its last result by verify --watch is of another trail"
 OTHER_TABLE = "its definition, or what the job makes of it, has changed since verify --watch had looked at it"
 CUT_OVER = "the target may have been in use since verify --watch had looked at it"
+STRAYS = "somebody has written to it at the target, behind the fence, while the job that goes the other way is held"
+UNREAD = (
+    "the job that goes the other way has not read up to now who else has written to the target: is its capture at work?"
+)
 LEAVES_OUT = "the job leaves out an origin that may have written: its trail does not tell all changes"
 
 
@@ -109,12 +113,13 @@ class AtFence:
     job: JobView
     spark: Callable[[], SparkSession]
     tell: Callable[[str], None] = lambda _: None
+    strays: Callable[[], Collection[TableId] | None] = frozenset  # `WayBack.strays`
     _nearer: dict[TableId, Nearer] = field(default_factory=dict)
 
     def before(self, verifies: Verifies) -> str:
         """Start Spark where it will be needed; and bring the places of tables as near to the fence as they come beside writers.
         What is undecided by then is left for the fence."""
-        choice = chosen(self.job) if verifies is Verifies.SINCE_WATCH else None
+        choice = self._choice() if verifies is Verifies.SINCE_WATCH else None
         if choice is None or choice.whole or any(one.one.filter for one in choice.known):
             self.spark()
         if choice is None or not choice.known:
@@ -161,13 +166,16 @@ class AtFence:
         """Compare both ends. Raises NotCaughtUp where nothing differs, and nobody can tell of all tables."""
         if verifies is Verifies.WHOLE:
             return told(self.job.label, [], verify(self.job, self.spark, Wanted(), is_still=True), {})
-        choice = chosen(self.job)
+        choice = self._choice()
         since, left = self._since(choice.known)
         whole = {**choice.whole, **left}
         found = Verification(())
         if whole:
             found = verify(self.job, self.spark, Wanted(), only=whole, is_still=True)
         return told(self.job.label, since, found, whole)
+
+    def _choice(self) -> Choice:
+        return but_strays(chosen(self.job), self.strays)
 
     def _since(self, tables: Sequence[Known]) -> tuple[list[Compared], dict[TableId, str]]:
         """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why. Each
@@ -234,9 +242,9 @@ def untouched(job: JobView, tables: Sequence[Known]) -> set[TableId]:
     return found
 
 
-def plan(job: JobView) -> Iterator[CheckResult]:
+def plan(job: JobView, strays: Callable[[], Collection[TableId] | None] = frozenset) -> Iterator[CheckResult]:
     """Say of each table how it would be compared now, with how many keys."""
-    choice = chosen(job)
+    choice = but_strays(chosen(job), strays)
     with closing(looking(job, Still, beside_of(job))) as again:
         for known in choice.known:
             table = str(known.one.table.source)
@@ -286,6 +294,16 @@ def chosen(job: JobView) -> Choice:
                 why = there
             whole[source] = why
     return Choice(tuple(known), whole)
+
+
+def but_strays(choice: Choice, strays: Callable[[], Collection[TableId] | None]) -> Choice:
+    """Return it with the tables whole that somebody else has written to at the target, which the job's trail does not tell."""
+    written = strays() if choice.known else ()
+    if written is None:
+        return Choice((), {**choice.whole, **{one.one.table.source: UNREAD for one in choice.known}})
+    left = {one.one.table.source: STRAYS for one in choice.known if one.one.table.target in written}
+    known = tuple(one for one in choice.known if one.one.table.source not in left)
+    return Choice(known, {**choice.whole, **left})
 
 
 def _refused(job: JobView, found: Verified | None, state: TableState, flipped: int) -> str:

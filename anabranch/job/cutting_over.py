@@ -48,7 +48,15 @@ def cut_over(
     """Cut over, or go on with it. `verifies`: a word of Verifies, True for all rows; more may have been asked when it began.
     `other`: the job that goes the other way, if it is not the job's way back. `spark`: who compares, if not the job's own."""
     _refuse_way_back(job, other)
-    made = terms(job, wait, _Comparing(job, spark, tell), Verifies.of(verifies), allows_parked, tell, other)
+    made = terms(
+        job,
+        wait,
+        _Comparing(job, spark, tell, other or way_back_of(job)),
+        Verifies.of(verifies),
+        allows_parked,
+        tell,
+        other,
+    )
     with _alone(job), _machine(job, made) as machine:
         report = machine.run()
     if (error := alarmed(report)) is not None:
@@ -68,7 +76,7 @@ def plan(
         return report
     from anabranch.job import at_fence
 
-    return report.with_(at_fence.plan(job))
+    return report.with_(at_fence.plan(job, (other or way_back_of(job)).strays))
 
 
 def abort(
@@ -207,8 +215,10 @@ class _Unasked:
 class _Comparing:
     """Comparing of a job; the engine that compares is imported when it is first asked."""
 
-    def __init__(self, job: JobView, spark: Callable[[], SparkSession] | None, tell: Callable[[str], None]) -> None:
-        self._job, self._spark, self._tell = job, spark, tell
+    def __init__(
+        self, job: JobView, spark: Callable[[], SparkSession] | None, tell: Callable[[str], None], other: WayBack
+    ) -> None:
+        self._job, self._spark, self._tell, self._other = job, spark, tell, other
 
     def before(self, verifies: Verifies) -> str:
         with waits.in_tasks():
@@ -223,4 +233,4 @@ class _Comparing:
         from anabranch.job.at_fence import AtFence
         from anabranch.job.parts import spark_factory
 
-        return AtFence(self._job, self._spark or spark_factory(self._job, "verify"), self._tell)
+        return AtFence(self._job, self._spark or spark_factory(self._job, "verify"), self._tell, self._other.strays)

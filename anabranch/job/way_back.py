@@ -8,7 +8,7 @@ What does not live here: when each of this is done (`cutover/`), arming (`lifecy
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anabranch.config import load_job
 from anabranch.contracts import PassingTarget
 from anabranch.cutover.fence import gaps_of
+from anabranch.cutover.following import Following
 from anabranch.cutover.terms import opened
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotCaughtUp, TrailError
 from anabranch.job.drop import drop
 from anabranch.job.preflight import preflight_report
 from anabranch.lifecycle.arming import arm
@@ -27,7 +28,9 @@ from anabranch.model.cutover import Cutover, CutoverNote, Phase, Step
 from anabranch.model.ids import TableId
 from anabranch.model.way_back_names import name_of
 from anabranch.rules.rule_set import check_filter
-from anabranch.view.opened import store_of, target_of
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.show import show
+from anabranch.view.opened import catalog_of, source_of, store_of, target_of
 from anabranch.view.refusals import TAKE_OVER
 from anabranch.view.running import running
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 J = TypeVar("J", bound="JobView")
 CHECK = "cutover.reverse"
+STRAYS = 10.0  # seconds for the capture of a job that is held to read up to now
 FAILED, OK = CheckVerdict.FAILED, CheckVerdict.OK
 
 
@@ -92,6 +96,25 @@ class OtherWay:
             return False
         with store_of(self._job()) as store:
             return self._cutover(store).is_finished
+
+    def strays(self) -> Collection[TableId] | None:
+        if not self.is_held():
+            return frozenset()
+        job = self._job()
+        source = source_of(job)
+        with store_of(job) as store, closing(TrailReader(job.trail)) as trail, catalog_of(source) as catalog:
+            held = int(self._cutover(store).facts(Step.HOLD)["sequence"])
+            try:
+                Following(job, store, trail, source.order).read(catalog.mark(), STRAYS)
+                if trail.first() - 1 > held:
+                    return None
+                found = {row.table for row in show(trail, after=held) if row.position.sequence > held}
+            except (NotCaughtUp, TrailError):
+                return None
+        from anabranch.job.verifying import beside_of  # the engine that compares
+
+        parents = beside_of(job).parents  # what a foreign key takes along is in no log
+        return found | {table for table, acting in parents.items() if not found.isdisjoint(acting)}
 
     def open(self) -> None:
         job = self._job()

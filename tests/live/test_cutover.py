@@ -20,6 +20,7 @@ from anabranch.cutover.report import CutoverReport
 from anabranch.errors import ConfigError, DifferencesFound, PreflightFailed, SourceError, StateError
 from anabranch.failpoints import EXIT_CODE
 from anabranch.job import cutting_over, verifying
+from anabranch.job.at_fence import STRAYS
 from anabranch.job.keep_verifying import Watch
 from anabranch.job.signals import Stop
 from anabranch.model.cutover import Step
@@ -237,41 +238,56 @@ def what_differs_is_found_before_it_returns(cut: Cut) -> None:
 
 def it_returns_by_what_changed(cut: Cut, back: JobHere) -> CutoverReport:
     """Since the cut-over is through the job writes nothing, so the way back's trail tells all: beside writers what differs is
-    found, and at the fence a table that its own `--watch` has found equal is compared by the rows that changed since, any
-    other one whole."""
+    found, and at the fence a table that its own `--watch` has found equal is compared by the rows that changed since. Not one
+    to which somebody else has written behind the job's fence, as its trail tells, which the way back's does not: it is
+    compared whole."""
     back_job, other = cutting_over.turned(cut.here.job)
-    item, stop = TableId("public" if "." in cut.there("item") else cut.made.target.name, "item"), Stop()
+    schema = "public" if "." in cut.there("item") else cut.made.target.name
+    item, draft = TableId(schema, "item"), TableId(schema, "draft")
 
     def returns() -> CutoverReport:
         return cutting_over.cut_over(back_job, "since-watch", False, PATIENCE, cut.told.append, other, spark)
 
     def arrives(value: int, before: int) -> None:
-        cut.made.target.execute(f"UPDATE {cut.there('item')} SET v = {value} WHERE v = {before}")
-        there = f"SELECT count(*) FROM item WHERE v = {value}"
+        cut.made.target.execute(f"UPDATE {cut.there('draft')} SET v = {value} WHERE v = {before}")
+        there = f"SELECT count(*) FROM draft WHERE v = {value}"
         until(lambda: cut.made.source.query(there) == [(1,)], "the change has come back")
 
     with without_spark() as spark:
-        Watch(back.job, spark, (str(item),), False, 1.0, stop, lambda _: stop.ask()).run()
-        with store_of(back.job) as store:
-            (found,) = [one for one in store.verifications.verified(back.job.config.name) if one.source == item]
-        assert found.place is not None and found.result == "identical", found
-        arrives(-70, -7)
+        found = {table: watched(back, table, spark) for table in (item, draft)}[draft]
+        arrives(-70, 2)
         for value, before in ((-71, -70), (-70, -71)):
-            cut.made.source.execute("SET SESSION sql_log_bin = 0", f"UPDATE item SET v = {value} WHERE v = {before}")
+            cut.made.source.execute("SET SESSION sql_log_bin = 0", f"UPDATE draft SET v = {value} WHERE v = {before}")
             if value == -71:
-                differs = back.verify(patterns=(str(item),)).tables[0]
+                differs = back.verify(patterns=(str(draft),)).tables[0]
                 assert (differs.different, differs.pending) == (1, 0), str(differs)
                 with store_of(back.job) as store:  # which was forgotten with that
                     assert store.verifications.note_verified(back.job.config.name, found)
                 with pytest.raises(DifferencesFound, match=r"1 different of the 1 rows that changed since"):
                     returns()
-        arrives(-7, -70)
+        arrives(2, -70)
+        watched(back, item, spark)
+        cut.made.source.execute("UPDATE item SET v = -70 WHERE v = -7")
         planned = {one.table: one.message for one in cut.here.job.plan_failback(verify="since-watch").results}
-        assert "by what changed since" in planned[str(item)], planned
+        assert "by what changed since" in planned[str(draft)] and STRAYS in planned[str(item)], planned
+        with pytest.raises(DifferencesFound, match=r"at the fence: .*item.* 1 different"):
+            returns()
+        cut.made.source.execute("UPDATE item SET v = -7 WHERE v = -70")
+        watched(back, item, spark)
         report = returns()
     tables = {TableId.parse(one["source"]).name: one for one in report.cutover.facts(Step.VERIFY)["tables"]}
-    assert (tables["item"]["since"], "why" in tables["draft"]) == (found.place.position, True), tables
+    assert (tables["draft"]["since"], tables["item"]["why"]) == (found.place.position, STRAYS), tables
     return report
+
+
+def watched(back: JobHere, table: TableId, spark: Any) -> Any:
+    """Let `verify --watch` have a turn at a table. Returns what it keeps, with the place."""
+    stop = Stop()
+    Watch(back.job, spark, (str(table),), False, 1.0, stop, lambda _: stop.ask()).run()
+    with store_of(back.job) as store:
+        (found,) = [one for one in store.verifications.verified(back.job.config.name) if one.source == table]
+    assert found.place is not None and found.result == "identical", found
+    return found
 
 
 @pytest.mark.parametrize("source", ["mariadb", "mysql", "postgresql"])

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from anabranch.errors import ConfigError, NotCaughtUp
-from anabranch.job.at_fence import told
+from anabranch.job.at_fence import STRAYS, UNREAD, Choice, Known, but_strays, told
 from anabranch.job.watched import compared_as
 from anabranch.model.cutover import Verifies
 from anabranch.model.datatype import Kind, LogicalType
@@ -88,3 +90,15 @@ def test_what_nobody_can_tell_at_the_fence_is_no_difference() -> None:
     assert "--repair" not in str(undecided.value.hint)
     differing, _ = told("shop", [], Verification((PENDING, DIFFERENT)), {})
     assert differing.index("shop.draft") < differing.index("PENDING"), "what differs comes first"
+
+
+def test_a_table_that_somebody_else_has_written_to_at_the_target_is_compared_whole() -> None:
+    """By its name there; all of them where nobody knows who has written."""
+    tables = [SimpleNamespace(table=SimpleNamespace(source=TableId("a", n), target=TableId("b", n))) for n in "xyz"]
+    known = tuple(Known(cast(Any, one), 5, "5@p") for one in tables)
+    choice = Choice(known[:2], {TableId("a", "z"): "why"})
+    assert but_strays(choice, frozenset) == choice
+    found = but_strays(choice, lambda: {TableId("b", "x"), TableId("a", "y")})
+    assert found == Choice(known[1:2], {TableId("a", "x"): STRAYS, TableId("a", "z"): "why"})
+    found = but_strays(choice, lambda: None)
+    assert found == Choice((), {TableId("a", "x"): UNREAD, TableId("a", "y"): UNREAD, TableId("a", "z"): "why"})
