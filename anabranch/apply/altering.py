@@ -10,6 +10,7 @@ What does not live here: which statements let a table go on (capture), how a tar
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,7 +76,9 @@ from anabranch.rows.altered import AlteredTable
 from anabranch.rows.chunk import Barrier
 
 REMEDY = "anabranch load JOB --table {table} --recreate brings it in"
-REMEDY_OF_ROWS = f"{REMEDY}; with --keep-rows it goes on from here, once the target can be altered"
+OF_ROWS = (
+    "anabranch load JOB --table {table} --recreate --keep-rows lets it go on from here, once the target can be altered"
+)
 CREATED = "created at the source"
 ALTERED = "its columns were altered at the source"
 WENT = "rows went with a partition at the source"
@@ -404,7 +407,6 @@ class Altering:
         together = sorted(component(refused, schemas_of(self.progress))) if refused else []
         is_through = all(self.progress.states[table].is_streaming for table in together)
         stood = sequence - 1 if is_through and self._keeps_rows else None
-        remedy = self._remedy if stood is None else REMEDY_OF_ROWS
         for table in together:
             if table in refused:
                 why = _refused(barriers[table], refused[table])
@@ -413,7 +415,10 @@ class Altering:
             statement = next(barriers[one].statement for one in (table, *refused) if one in barriers)
             rule = next(self._rule(barriers[one].schema) for one in (table, *refused) if one in barriers)
             named = with_linked(table, schemas_of(self.progress), self.progress.settings.logs_cascades)
-            found.append(Parked(table, sequence, f"{why}; {remedy.format(table=named)}", statement, rule, stood))
+            remedies = [self._remedy.format(table=named)]
+            if stood is not None:  # this command takes one table, and those parked with it go on with it
+                remedies.append(OF_ROWS.format(table=shlex.quote(str(table))))
+            found.append(Parked(table, sequence, "; ".join([why, *remedies]), statement, rule, stood))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
 

@@ -69,11 +69,15 @@ class Job(DefinitionsJob):
             run_capture(self)
 
     def load(
-        self, table: str | Sequence[str] = (), recreate: bool = False, with_children: bool = False, keep: bool = False
+        self,
+        table: str | Sequence[str] | None = None,
+        recreate: bool = False,
+        with_children: bool = False,
+        keep: bool = False,
     ) -> None:
         """Copy the tables that are not loaded yet, or one table or some, new or again. `with_children`: also the tables that
         foreign keys change together with them. `keep`: rows that their target tables already have stay."""
-        names = [table] if isinstance(table, str) else list(table)
+        names = [table] if isinstance(table, str) else list(table or ())
         told = ", ".join(names) or None
         with self._named(
             "load", changes=bool(names), table=told, recreate=recreate, with_children=with_children, keep=keep

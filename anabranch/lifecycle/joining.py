@@ -73,12 +73,8 @@ class Joining:
         now = self._ready(table, awaits=True)
         if self.stop():
             return None
-        self.at_target.refuse_older_functions(now[table])
+        self._require_target(now[table], state, recreate, keep)
         self._refuse_unconfirmed([] if recreate or keep else self.at_target.unconfirmed(now[table], state), [table])
-        if not recreate and (state is None or not state.generation):
-            self.at_target.require_room(now[table], keep)
-        if keep:
-            self.at_target.refuse_other_columns(now[table])
         if not self.await_leaving([table]):
             return None
         hold = self.job.names.table(table)
@@ -115,14 +111,23 @@ class Joining:
         """Return the source's definition of now of a table that can be replicated."""
         return self._ready(table, awaits=False)[table]
 
-    def _ready(self, table: TableId, awaits: bool) -> dict[TableId, TableSchema]:
+    def _require_target(self, now: TableSchema, state: TableState | None, recreate: bool, keep: bool) -> None:
+        """Refuse a table whose rows the target cannot take as it is."""
+        self.at_target.refuse_older_functions(now)
+        if not recreate and (state is None or not state.generation):
+            self.at_target.require_room(now, keep)
+        if keep:
+            self.at_target.refuse_other_columns(now)
+
+    def _ready(self, table: TableId, awaits: bool, beside: Collection[TableId] = ()) -> dict[TableId, TableSchema]:
         """Return the source's definitions of now, of which this one can be replicated. `awaits`: its parents stream, or the
-        caller was stopped while it waited for them."""
+        caller was stopped while it waited for them. `beside`: tables that are loaded with it, by their definitions of now."""
         now = self._at_source(table)
         self._source_report(table, now).require()
         if not logs_cascades(self.job, self.source):
             values = value_rules(self.job)
-            others = [s.schema for one, s in self.states().items() if s.schema and one != table]
+            known = _schemas(self.states()) | {one: now[one] for one in beside if one in now}
+            others = [schema for one, schema in known.items() if one != table]
             Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values, others))).require()
             if awaits:
                 self._await_parents(table, now)
@@ -183,20 +188,23 @@ class Joining:
     def require_group(
         self, group: Sequence[TableId], states: Mapping[TableId, TableState], recreate: bool, keep: bool
     ) -> None:
-        """Refuse what one of several tables would be refused for, before any of them is taken out."""
+        """Refuse what one of several tables would be refused for, before any is taken out. `group`: in the order of loads."""
         would = []
-        for table in group:
-            now = self._at_source(table)
+        for place, table in enumerate(group):
+            now = self._ready(table, awaits=False, beside=group)
             if not logs_cascades(self.job, self.source):
-                self._require_parents(table, now, cascading_parents(now, table) - {*group})
+                before, behind = group[: place + 1], group[place + 1 :]
+                self._require_parents(table, now, cascading_parents(now, table) - {*before}, behind)
+            self._require_target(now[table], states.get(table), recreate, keep)
+            self._in_force(now[table])
             would += [] if recreate or keep else self.at_target.unconfirmed(now[table], states.get(table))
         self._refuse_unconfirmed(would, group)
 
     def in_order(self, tables: Sequence[TableId], states: Mapping[TableId, TableState]) -> list[TableId]:
-        """Return the tables as they are loaded one after the other: parents first, and as they were named."""
+        """Return the tables as they are loaded one after the other: parents first, by the definitions of now."""
         if len(tables) < 2:
             return list(tables)
-        return parents_first(tables, self._at_source(tables[0]) | _schemas(states))
+        return parents_first(tables, _schemas(states) | self._at_source(tables[0]))
 
     def _refuse_unconfirmed(self, would: Sequence[str], tables: Sequence[TableId]) -> None:
         if would:
@@ -354,11 +362,16 @@ class Joining:
             time.sleep(0.2)
 
     def _require_parents(
-        self, table: TableId, now: Mapping[TableId, TableSchema], parents: Collection[TableId]
+        self,
+        table: TableId,
+        now: Mapping[TableId, TableSchema],
+        parents: Collection[TableId],
+        leaving: Collection[TableId] = (),
     ) -> None:
-        """Require that tables stream, or come to that by themselves. The hint is the command that loads all that is needed."""
+        """Require that tables stream, or come to that by themselves. The hint is the command that loads all that is needed.
+        `leaving`: tables that are about to be taken out, and are loaded later than this one."""
         states = self.states()
-        lost = {one for one in {*now, *states} if one not in states or not states[one].is_on_its_way}
+        lost = {one for one in {*now, *states} if one not in states or not states[one].is_on_its_way} | {*leaving}
         if not (away := [parent for parent in sorted(parents) if parent in lost]):
             return
         why = f"foreign keys change rows of {table} with rows of tables that are not streaming: {', '.join(map(str, away))}"

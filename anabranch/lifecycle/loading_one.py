@@ -78,16 +78,19 @@ class LoadingOne(Copying):
         tables = joining.in_order(tables, states)
         children = {table: joining.children(table, states) for table in tables}
         below = [one for table in tables for one in children[table]] if with_children else []
-        group = (
-            list(dict.fromkeys([*tables, *below])) if len(tables) < 2 else joining.in_order([*tables, *below], states)
-        )
+        if len(tables) < 2:  # what was asked for is the first, also where its children change it in turn
+            group = list(dict.fromkeys([*tables, *joining.in_order(below, states)]))
+        else:
+            group = joining.in_order([*tables, *below], states)
         joining.refuse_hidden(group, states)
         for table in tables:
             beside = [one for one in children[table] if one not in group and not states[one].is_parked]
             if table in states and not states[table].facts.joins:
                 joining.refuse_children(table, beside, recreate)
         if len(group) > 1 or with_children:
-            self._require_all(joining, group, states, recreate, keep)
+            self._require_all(joining, group, recreate, keep)
+            if self.stop():
+                return
             self.watcher.begins()
             if not joining.let_out(group):
                 return
@@ -99,11 +102,24 @@ class LoadingOne(Copying):
         self,
         joining: Joining,
         group: Sequence[TableId],
-        states: Mapping[TableId, TableState],
         recreate: bool,
         keep: bool,
     ) -> None:
-        """Refuse what would stop a load of several tables on its way, before the first is taken out."""
+        """Refuse what would stop a load of several tables on its way, before the first is taken out. Returns early when
+        stopped while the source's site is asked for rows."""
+        states = joining.states()
+        parked = {one for one in group if parked_because(self.job, one)}
+        for one in group:
+            state = states.get(one)
+            is_let_out = state and (state.is_in_window_again or (state.is_joining and one != group[0]))
+            if not is_let_out:
+                self._refuse_unfinished(one, state, one in parked)
+        for one in group:
+            goes_on = one == group[0] and one in states and states[one].is_loading and one not in parked
+            if not (goes_on or self.job.captures):
+                self._refuse_unrecorded(one)
+            if self.stop():
+                return
         joining.require_group(group, states, recreate, keep)
         for one in group:
             keeps = keep or self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)

@@ -87,7 +87,7 @@ def preflight(
             *_not_entered(errors, bool(unread)),
             _decoder(config.capture.decoding),
             *_unused(config),
-            *_unarmed(config, begun),
+            *(() if unread else _unarmed(config, begun)),
             *selection.results,
             *(result for results in asked for result in results or ()),
         ),

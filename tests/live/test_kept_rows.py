@@ -125,7 +125,9 @@ def test_a_table_whose_target_could_not_be_altered_goes_on_from_there(here: JobH
         "INSERT INTO other VALUES (1, 1)",
     )
     here.stream()
-    assert made.states()["item"] == "parked" and "with --keep-rows it goes on from here" in made.reason("item")
+    assert made.states()["item"] == "parked"
+    command = f"anabranch load JOB --table {name_of(here)} --recreate --keep-rows"
+    assert f"; {command} lets it go on from here" in made.reason("item")
     assert values(here, "v") == ["before", "two"]
     assert here.job.names.table(TableId(made.schema, "item")) not in retention.readers(here.job.trail), (
         "it costs no room"

@@ -159,7 +159,7 @@ def test_the_file_of_the_moment_counts_and_the_table_goes_on_from_there(here: Jo
     made.write_job("")
     here.apply()
     assert _state(here) == "parked" and 'partitions = "park"' in made.reason("item")
-    assert "--keep-rows it goes on from here" in made.reason("item")
+    assert "--keep-rows lets it go on from here" in made.reason("item")
     here.job.keep_rows(f"{made.schema}.item")
     here.stream()
     assert _state(here) == "streaming" and 5 in _there(here), made.reason("item")

@@ -83,10 +83,11 @@ def run(
     target: Any,
     known: Callable[[], KnownJob] = KnownJob,
     types: TypeMap | None = None,
+    goes_on: bool = False,
 ) -> Report:
     (tmp_path / "job.toml").write_text(text)
     config = load_job(tmp_path / "job.toml", {})
-    report = preflight(config, RuleSet(config, types or PostgresTypes()), source, target, known)
+    report = preflight(config, RuleSet(config, types or PostgresTypes()), source, target, known, goes_on=goes_on)
     assert source.open == target.open == 0
     return report
 

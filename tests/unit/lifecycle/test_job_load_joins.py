@@ -18,6 +18,7 @@ from anabranch.job import Job
 from anabranch.job.watching import LoadWatcher, part
 from anabranch.lifecycle.beginning import begin_trail_if_none, prepare_target
 from anabranch.lifecycle.joining import Joining
+from anabranch.lifecycle.joining_target import AtTarget
 from anabranch.lifecycle.loading import Loading
 from anabranch.lifecycle.loading_one import LoadingOne
 from anabranch.load.order import Demand
@@ -90,6 +91,85 @@ def test_a_table_of_the_first_load_does_not_join(load: Loading, state: str) -> N
     with pytest.raises(ConfigError, match=r"the first load of shop\.a has not finished") as told:
         one_of(load).these([A], False)
     assert told.value.hint.startswith("let it finish: anabranch load JOB;") and 'on_error = "park"' in told.value.hint
+
+
+@pytest.mark.parametrize("named", [[A, B], [A]], ids=["both named", "with children"])
+def test_nothing_is_taken_out_where_one_of_several_is_in_its_first_load(
+    load: Loading, monkeypatch: pytest.MonkeyPatch, named: list[TableId]
+) -> None:
+    """The child streams without what its parent did to it between the parent's leaving and its new load; no log has that."""
+    monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda self: False)
+    parent = TableState(A, A, "streaming", 1, schema=PARENT)
+    child = hand_over(begin(TableState(B, B, "pending", schema=CHILD), 1), "[]", "[]", 0)
+    assert child.is_loaded and not child.is_joining
+    for state in (parent, child):
+        store().save_table("shop", state, None)
+    with pytest.raises(ConfigError, match=r"the first load of shop\.b has not finished"):
+        one_of(load).these(named, False, with_children=len(named) == 1)
+    assert store().tables("shop") == {A: parent, B: child}
+
+
+def test_nothing_is_taken_out_where_one_of_several_waits_to_be_resumed(load: Loading) -> None:
+    waiting = TableState(A, A, "loading", 1, schema=PARENT, facts=Facts(loaded=True, joins=True, resumes=3))
+    other = TableState(B, B, "streaming", 1, schema=CHILD)
+    for state in (waiting, other):
+        store().save_table("shop", state, None)
+    with pytest.raises(ConfigError, match=r"shop\.a is waiting to be resumed"):
+        one_of(load).these([A, B], False)
+    assert store().tables("shop") == {A: waiting, B: other}
+
+
+class Refused(Exception):
+    """Stands for what a check of the target raises."""
+
+
+@pytest.mark.parametrize("check", ["refuse_older_functions", "require_room", "refuse_other_columns"])
+def test_nothing_is_taken_out_where_the_target_refuses_one_of_several(
+    load: Loading, monkeypatch: pytest.MonkeyPatch, check: str
+) -> None:
+    """The memory's target refuses nothing of it: that each is asked in time is what counts here."""
+
+    def refuse(_: AtTarget, now: TableSchema, *more: Any) -> None:
+        if now.id == B:
+            raise Refused
+
+    monkeypatch.setattr(AtTarget, check, refuse)
+    streams = TableState(A, A, "streaming", 1, schema=PARENT)
+    store().save_table("shop", streams, None)
+    with pytest.raises(Refused):
+        one_of(load).these([A, B], False, keep=check == "refuse_other_columns")
+    assert store().tables("shop") == {A: streams}
+
+
+def test_several_are_loaded_in_the_order_of_the_keys_of_now(load: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the keys of before, each refusal would name the command that was just refused."""
+    monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda self: False)
+    now = replace(PARENT, foreign_keys=(replace(KEY, name="a_b", parent=B),))
+    forget()
+    for schema in (now, replace(CHILD, foreign_keys=())):
+        database("joins").create(schema)
+    states = {A: TableState(A, A, "parked", 1, schema=PARENT), B: TableState(B, B, "parked", 1, schema=CHILD)}
+    joining = Joining(load.job, load.source, load.target, lambda: False)
+    assert joining.in_order([A, B], states) == [B, A]
+
+
+def test_tables_that_change_each_other_stay_where_they_are(load: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither could be loaded before the other."""
+    monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda self: False)
+    forget()
+    circle = [
+        replace(one, foreign_keys=(replace(KEY, parent=other, on_delete=Action.SET_NULL, on_update=Action.RESTRICT),))
+        for one, other in ((PARENT, B), (CHILD, A))
+    ]
+    states = [TableState(one.id, one.id, "streaming", 1, schema=one) for one in circle]
+    prepare_target(load.job, store())
+    for schema, state in zip(circle, states, strict=True):
+        database("joins").create(schema)
+        store().save_table("shop", state, None)
+    with pytest.raises(ConfigError, match="are not streaming") as told:
+        one_of(load).these([A, B], False)
+    assert "in a circle" in (told.value.hint or "")
+    assert list(store().tables("shop").values()) == states
 
 
 def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, monkeypatch: pytest.MonkeyPatch) -> None:

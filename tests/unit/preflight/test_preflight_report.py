@@ -176,3 +176,17 @@ def test_on_a_terminal_it_is_a_table() -> None:
     assert "bad [bold]x[/bold]" in file.getvalue()
     assert "-> SET a = 1" in file.getvalue()
     assert "nothing to do" not in file.getvalue()
+
+
+def test_nobody_is_told_to_arm_a_job_whose_target_cannot_be_read(tmp_path: Path) -> None:
+    """It may be armed: that stands in the target's state."""
+
+    def known() -> KnownJob:
+        raise TargetUnavailable("no target")
+
+    text = ALL + '[load]\nexisting = "take_over"\n'
+    target = End(error=TargetUnavailable("no target"))
+    found = run(tmp_path, text, End([table("shop.a")]), target, known, goes_on=True)
+    assert {"target.reached", "job.begun"} <= {one.check for one in found.results}
+    assert "job.armed" not in {one.check for one in found.results}
+    assert "job.armed" in {one.check for one in run(tmp_path, text, End([table("shop.a")]), End()).results}
