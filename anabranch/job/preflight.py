@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.config import describe_change
 from anabranch.databases import TARGET
-from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
+from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.view.definitions import history, is_asked_for
 from anabranch.view.identity import begun_uuid, trail_uuid
@@ -79,16 +79,16 @@ def preflight_report(job: JobView, reverse: bool = False, goes_on: bool = False)
 
 
 def asked_report(job: JobView, reverse: bool = False, workers: bool = False) -> Report:
-    """Run the checks for a person who waits for them: an end that cannot be entered is a failed check, beside the other's; so,
-    and soon, is a target that does not answer. Parts of a job wait for it, as long as the job file says. `workers`: also those
-    of the Spark cluster that the job names, if it names one; they start Spark."""
+    """Run the checks for a person who waits for them: an end that cannot be entered is a failed check, beside the other's; so
+    is, soon and alone, a target that does not answer. Parts of a job wait for it, as long as the job file says. `workers`:
+    also those of the Spark cluster that the job names, if it names one; they start Spark."""
     from anabranch.contracts import ReachedTarget
     from anabranch.preflight.report import Report
 
     target = end_of(job)
     away = target.unreached(ANSWER_S) if isinstance(target, ReachedTarget) else None
     if away is not None:
-        return Report(job.config.name, (away,))
+        return Report(job.config.name, (away,), TargetUnavailable.exit_code)
     found = preflight_report(job, reverse, goes_on=True)
     if not workers or not_entered(found):
         return found

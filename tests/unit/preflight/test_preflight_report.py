@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import PreflightFailed, SourceUnavailable, TargetUnavailable
+from anabranch.errors import (
+    NOT_ADMITTED,
+    AnabranchError,
+    PreflightFailed,
+    SourceError,
+    SourceUnavailable,
+    TargetError,
+    TargetUnavailable,
+)
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.preflight import Report
@@ -190,3 +198,12 @@ def test_nobody_is_told_to_arm_a_job_whose_target_cannot_be_read(tmp_path: Path)
     assert {"target.reached", "job.begun"} <= {one.check for one in found.results}
     assert "job.armed" not in {one.check for one in found.results}
     assert "job.armed" in {one.check for one in run(tmp_path, text, End([table("shop.a")]), End()).results}
+
+
+@pytest.mark.parametrize(("error", "code"), [(SourceError("shut"), 5), (TargetError("shut"), 6)])
+def test_an_end_that_admits_nobody_has_its_exit_code(tmp_path: Path, error: AnabranchError, code: int) -> None:
+    error.code = NOT_ADMITTED
+    ends = End([table("shop.a")]), End()
+    ends[code - 5].error = error
+    found = run(tmp_path, ALL, *ends, goes_on=True)
+    assert [one.verdict for one in found.results] == ["failed"] and found.exit_code == code
