@@ -184,6 +184,11 @@ class Partition:
             return self.oid == other.oid
         return self.name == other.name or (self.table is not None and self.table == other.table)
 
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = _plain(self)
+        _without(data, _RARE_OF_PARTITION)
+        return data
+
     @classmethod
     def from_json(cls, data: Any) -> Partition:
         if isinstance(data, str):  # a trail of before has the name

@@ -48,8 +48,9 @@ class Entry:
     definition is one that no row has; `rows_went`: rows went with a partition, and the definition stayed), `copy` (`table`
     is a copy that a tool makes, of the table in `schema`, which says how that will be defined once the copy comes in;
     `filled` as in Untold; `reason`: why it may not come in, "" where it may; `at`: the place of the last statement about
-    it; it is no copy any more without a schema, nor once its table is swapped, parked, or joins), `parts` (the partitions that
-    the table of `schema` is known to have had, of a definition that stays as it is), `park`, `source` (another server from
+    it; it is no copy any more without a schema, nor once its table is swapped, parked, or joins), `parts` (`statement`: what
+    has become of the partitions of a `table`, by divided.change, whose definition stays as it is: a release of before that
+    passes over the kind reads the line), `park`, `source` (another server from
     here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first transaction for
     which it holds."""
 
@@ -315,8 +316,8 @@ class SchemaHistory:
                 self._forget_copies(entry.schema.id)
             if entry.altered and self._altered[-1:] != [entry.sequence]:
                 self._altered.append(entry.sequence)
-        elif entry.kind == "parts" and entry.schema:
-            self._divide(entry.schema)
+        elif entry.kind == "parts" and entry.table:
+            self._divide(entry.table, entry.statement)
         elif entry.kind == "park" and entry.table:
             self._parked[entry.table] = entry
             self._forget_copies(entry.table)
@@ -325,11 +326,13 @@ class SchemaHistory:
             if entry.schema:
                 self._copies[entry.table] = entry
 
-    def _divide(self, schema: TableSchema) -> None:
-        """Give the newest definition of a table the partitions of this one, which is the same beside them."""
-        entries = self._schemas.get(schema.id)
-        if entries and (latest := entries[-1].schema) and latest.version == schema.version:
-            entries[-1] = replace(entries[-1], schema=replace(latest, partitions=schema.partitions))
+    def _divide(self, table: TableId, change: str) -> None:
+        """Give the newest definition of a table other partitions; it is the same beside them."""
+        from anabranch.trail import divided  # most readers of a trail's end read no history
+
+        entries = self._schemas.get(table)
+        if entries and (latest := entries[-1].schema):
+            entries[-1] = replace(entries[-1], schema=divided.changed(latest, change))
 
     def _forget_copies(self, of: TableId) -> None:
         self._copies = {copy: e for copy, e in self._copies.items() if e.schema is None or e.schema.id != of}

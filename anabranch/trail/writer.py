@@ -20,8 +20,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk, Part, TableRows
+from anabranch.trail import divided, keys, load_keeping, load_readers, published, retention
 from anabranch.trail import identity as identities
-from anabranch.trail import keys, load_keeping, load_readers, published, retention
 from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.fencing import Fenced, shut_out
@@ -252,7 +252,11 @@ class TrailWriter:
 
     def divide(self, table_schema: TableSchema) -> None:
         """Note which partitions a table has, by its definition in force, which stays as it is beside them."""
-        self._note(Entry("parts", self.next_sequence, schema=table_schema))
+        latest = self._history.followed(table_schema.id)
+        if latest is None or latest.version != table_schema.version:
+            return
+        if change := divided.change(latest, table_schema.partitions):
+            self._note(Entry("parts", self.next_sequence, table_schema.id, statement=change))
 
     def park(self, table: TableId, reason: str, statement: str = "") -> None:
         """Park a table from the next chunk on, which carries its PARK barrier.

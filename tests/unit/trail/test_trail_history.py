@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import Partition
 from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.trail.divided import change, changed
 from anabranch.trail.history import Entry, SchemaHistory, parse
 
 
@@ -321,3 +323,49 @@ def test_partitions_are_known_behind_a_kill_and_are_no_new_version(open_writer, 
     again.append(samples.chunk(2, 2))
     again.flush()
     assert reader.history.in_force()[samples.ORDERS].partitions == ()
+
+
+def test_each_partition_that_comes_or_goes_is_noted_by_itself(open_writer, open_reader, samples):
+    """A table may have many, and get another one every hour: the others are not written again."""
+    parts = tuple(Partition(f"s.p{n}", TableId("s", f"p{n}"), bound=f"FROM ({n})", oid=n) for n in range(1, 722))
+    writer, reader = open_writer(), open_reader()
+    writer.append(samples.chunk(1, 1))
+    schema = samples.definition()
+    writer.divide(replace(schema, partitions=parts[:720]))
+    writer.flush()
+    before = reader.history.entries[-1].to_line()
+    writer.divide(replace(schema, partitions=parts[:720]))  # nothing has changed
+    told = replace(parts[720], told_by=7)
+    for now in ((*parts[:720], told), parts, parts[1:]):
+        writer.divide(replace(schema, partitions=now))
+        writer.flush()
+        assert reader.history.in_force()[samples.ORDERS].partitions == now
+    lines = [entry.to_line() for entry in reader.history.entries if entry.kind == "parts"]
+    assert lines[0] == before and len(lines) == 4 and all(len(line) < 500 for line in lines[1:])
+    facts = json.loads(lines[1][9:])
+    assert facts.keys() == {
+        "kind",
+        "sequence",
+        "table",
+        "statement",
+    }  # which a release of before reads, and passes over
+    again = SchemaHistory()
+    for entry in reader.history.entries:
+        again.add(Entry.from_line(entry.to_line().rstrip()))
+    assert again.in_force()[samples.ORDERS].partitions == parts[1:]
+
+
+def test_parents_stay_before_their_partitions(samples):
+    child = Partition("s.p1", TableId("s", "p1"), oid=1, told_by=7)
+    parent = Partition("s.p", TableId("s", "p"), key="RANGE (id)", oid=2)
+    other = Partition("s.o", TableId("s", "o"), oid=3)
+    then = replace(samples.definition(), partitions=(other, child))
+    now = (parent, other, replace(child, parent="s.p", told_by=0))
+    found = changed(then, change(then, now)).partitions
+    assert set(found) == set(now) and found.index(parent) < found.index(now[2])
+    renamed = replace(then, partitions=now)
+    latest = (other, replace(parent, name="s.q"), replace(now[2], parent="s.q"))
+    assert set(changed(renamed, change(renamed, latest)).partitions) == {*latest}
+    later = (replace(parent, bound="b"), other, now[2])
+    assert changed(renamed, change(renamed, later)).partitions == later
+    assert changed(replace(renamed, version=renamed.version + 1), change(renamed, later)).partitions == now

@@ -1,0 +1,54 @@
+"""Notes changes of a table's partitions, whose definition stays, each by itself: a table may have many, and get another one
+every hour.
+
+What does not live here: lines of the history (history.py), who finds out (capture).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anabranch.model.schema import Partition, TableSchema
+from anabranch.trail.format import to_json
+
+
+def change(then: TableSchema, latest: tuple[Partition, ...]) -> str:
+    """Return what makes these partitions of those that the definition has; "" where they are the same."""
+    gone = [part for part in then.partitions if part not in latest]
+    came = [part for part in latest if part not in then.partitions]
+    if not (gone or came):
+        return ""
+    if not _are_parents_first(_changed(then.partitions, gone, came)):
+        gone, came = list(then.partitions), list(latest)
+    found = {
+        "version": then.version,
+        "gone": [[part.oid, part.name] for part in gone],
+        "came": [part.to_json() for part in came],
+    }
+    return to_json(found).decode()
+
+
+def changed(then: TableSchema, text: str) -> TableSchema:
+    """Return the definition with the partitions that a change makes of those that it has, if that is of its version. Raises
+    KeyError, TypeError, ValueError."""
+    found = json.loads(text)
+    if found["version"] != then.version:
+        return then
+    gone = {(oid, name) for oid, name in found["gone"]}
+    lost = [part for part in then.partitions if (part.oid, part.name) in gone]
+    return replace(then, partitions=_changed(then.partitions, lost, list(map(Partition.from_json, found["came"]))))
+
+
+def _changed(then: Sequence[Partition], gone: Sequence[Partition], came: Sequence[Partition]) -> tuple[Partition, ...]:
+    return *(part for part in then if part not in gone), *came
+
+
+def _are_parents_first(parts: Sequence[Partition]) -> bool:
+    names, seen = {part.name for part in parts}, set[str]()
+    for part in parts:
+        if part.parent in names - seen:
+            return False
+        seen.add(part.name)
+    return True
