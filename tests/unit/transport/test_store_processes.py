@@ -50,7 +50,7 @@ def test_kill_9_of_each_while_a_trail_grows(tmp_path: Path) -> None:
         wait_for(lambda: end_of(tmp_path / "b") == 160)
         first, second = tmp_path / "pump.toml", tmp_path / "fetch.toml"
         wait_for(lambda: status(first)["registered"] == 160)
-        wait_for(lambda: [one["acknowledged"] for one in status(first)["hop"]["behind"]] == [160], 60)
+        wait_for(lambda: [one["acknowledged"] for one in status(first)["hop"]["behind"]] == [160])
         shown = asked("status", first).stdout
         assert "durable     160" in shown and "store       " in shown and "goes on     fetch to" in shown
         shown = asked("status", second).stdout
