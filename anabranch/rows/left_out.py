@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from anabranch.rows.lines import escaped_line
 
-MARK = (
-    b"\\\n"  # begins such a block, and no line does: behind a backslash a line has no newline, which is escaped itself
-)
+# Begins such a block, and no line does: a value that is a backslash stands there as two. No newline, since lines are counted.
+MARK = b"\\\t"
 
 
 @dataclass(frozen=True, slots=True)
