@@ -64,8 +64,8 @@ def preflight(
     """Check both ends and the rules; each finding has its remedy.
 
     All checks run, whatever the others say. Where [spark] master names a cluster, tasks look at its workers. Exit code 3 if a
-    check fails, 5 or 6 if an end cannot be entered, 3 if a load would refuse a row that --scan has tried. A database that the
-    job's user may not enter, and a Kafka that is away, are reported alone.
+    check fails, 5 or 6 if an end cannot be entered, 3 if a load would refuse a row that --scan has tried. A Kafka that is away
+    is reported alone; so is the right to enter a database, with exit code 3.
     """
     if not scan and (tables or sample is not None):
         raise click.UsageError("--tables and --sample say what --scan looks at")

@@ -76,8 +76,7 @@ def preflight(
     if unread and closed and not errors[unread:]:
         return Report(config.name, closed)  # without what the job has begun the other checks would advise wrongly
     if errors and all(error.code == NOT_ADMITTED for error in errors):
-        shut = tuple(_shut(error) for error in {str(error): error for error in errors}.values())
-        return Report(config.name, shut, min(error.exit_code for error in errors))
+        return Report(config.name, tuple(_shut(error) for error in {str(error): error for error in errors}.values()))
     for error in errors:
         error.job = error.job or config.name
     if errors and not goes_on:

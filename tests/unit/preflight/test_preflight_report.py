@@ -200,10 +200,12 @@ def test_nobody_is_told_to_arm_a_job_whose_target_cannot_be_read(tmp_path: Path)
     assert "job.armed" in {one.check for one in run(tmp_path, text, End([table("shop.a")]), End()).results}
 
 
-@pytest.mark.parametrize(("error", "code"), [(SourceError("shut"), 5), (TargetError("shut"), 6)])
-def test_an_end_that_admits_nobody_has_its_exit_code(tmp_path: Path, error: AnabranchError, code: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "at"), [(SourceError("shut"), 0), (TargetError("shut"), 1)], ids=["source", "target"]
+)
+def test_a_database_that_the_user_may_not_enter_lacks_a_right(tmp_path: Path, error: AnabranchError, at: int) -> None:
     error.code = NOT_ADMITTED
     ends = End([table("shop.a")]), End()
-    ends[code - 5].error = error
+    ends[at].error = error
     found = run(tmp_path, ALL, *ends, goes_on=True)
-    assert [one.verdict for one in found.results] == ["failed"] and found.exit_code == code
+    assert [one.verdict for one in found.results] == ["failed"] and found.exit_code == PreflightFailed.exit_code
