@@ -191,16 +191,16 @@ class Capture:
         """
         with suppress(SourceUnavailable):
             drifted = self.drift(self.trail.history.in_force())
-            for table, found in drifted.items():
+            for found in drifted.values():
+                if isinstance(found, Rekeyed) and not found.has_come:  # rows behind this place may ask for it
+                    self._write(alone(self.keeper.rekeyed(found.schema), self._place(), None))
+            for table, found in drifted.items():  # behind lost keys: these connect it with no other table any more
                 if isinstance(found, str) and table in self.trail.history.in_force():  # not parked with another one
                     self._write(alone(self.keeper.park([table], found), self._place(), None))
             for found in drifted.values():
                 if isinstance(found, Divided):
                     note_divided(self.trail, found.schema)
             self.trail.flush()
-            for found in drifted.values():
-                if isinstance(found, Rekeyed) and not found.has_come:  # rows behind this place may ask for it
-                    self._write(alone(self.keeper.rekeyed(found.schema), self._place(), None))
             self.went.found({table: found for table, found in drifted.items() if _is_of_a_place(found)})
 
     def _note_parts(self) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import NotCaughtUp, TrailCorrupt, TrailError
 from anabranch.job.left_out import tells_all
-from anabranch.job.verifying import beside_of, states_of, tables_of, verify
+from anabranch.job.verifying import beside_of, forget_differing, states_of, tables_of, verify
 from anabranch.job.watched import compared_as, looking
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.cutover import Verifies, last_flip
@@ -152,6 +152,7 @@ class AtFence:
             if isinstance(result, str):
                 continue
             if result.differs:
+                forget_differing(self.job, [result])
                 differing.append(_differing(near, result))
             elif result.identical and place.sequence > near.sequence:
                 keys = result.rows_source + (self._nearer[source].keys if source in self._nearer else 0)
@@ -199,6 +200,7 @@ class AtFence:
                     left[table.source] = result.why
                 else:
                     found.append(Compared(known, near, before, result))
+        forget_differing(self.job, [one.result for one in found])
         return found, left
 
 

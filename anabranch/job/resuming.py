@@ -70,10 +70,11 @@ class Resumed:
         name = self.job.config.name
         with store_of(self.job) as store:
             for found in store.verifications.verified(name):
-                if found.by is not None:
+                if found.by is not None and found.by.run:
                     store.prepare()
-                    # One that has come meanwhile is of now.
-                    store.verifications.note_verified(name, replace(found, at=found.at + 1, by=None), found.at)
+                    # One that has come meanwhile is of now. What it knew of cut-overs stays: else clocks would tell.
+                    gone = replace(found, at=found.at + 1, by=replace(found.by, run=0))
+                    store.verifications.note_verified(name, gone, found.at)
 
     def keep(
         self,

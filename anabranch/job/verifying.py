@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,19 +112,19 @@ def verify(
     tables, beside = tables_of(job, states, others), beside_running(job, is_still)
     tables = tables if only is None else [one for one in tables if one.table.source in only]
     found = whole(tables, states, beside) if whole else compared_whole(job, spark, tables, wanted, beside, is_still)
-    _forget(job, found)
+    forget_differing(job, found.tables)
     if wanted.repairs and any(table.differs for table in found.tables):
         done = repair(job, tables, found.tables, stop)
         found = replace(compared_whole(job, spark, tables, wanted, beside, is_still), repaired=tuple(done))
-        _forget(job, found)
+        forget_differing(job, found.tables)
     if beside is not None:
         states, found = still_streaming(job, states, found)
     return replace(found, **not_replicated(job, states))
 
 
-def _forget(job: JobView, found: Verification) -> None:
+def forget_differing(job: JobView, found: Iterable[TableResult]) -> None:
     """Forget earlier results of tables that differ: they do not hold, unless this one is kept in their place."""
-    differing = [TableId.parse(one.source) for one in found.tables if one.differs and one.compared is None]
+    differing = [TableId.parse(one.source) for one in found if one.differs and one.compared is None]
     if differing:
         with store_of(job) as store:
             for table in differing:

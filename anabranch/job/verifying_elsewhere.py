@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 from anabranch.errors import ConfigError, StateError
 from anabranch.job.keeping_results import keep_in, last_of
 from anabranch.job.resuming import Resumed, require_whole, resumed
-from anabranch.job.verifying import beside_of, not_replicated, place_of, states_of, still_streaming, tables_of
+from anabranch.job.verifying import (
+    beside_of,
+    forget_differing,
+    not_replicated,
+    place_of,
+    states_of,
+    still_streaming,
+    tables_of,
+)
 from anabranch.job.watched import Turn, as_kept
 from anabranch.lifecycle.asides import set_aside
 from anabranch.lifecycle.encrypting import note_keys
@@ -106,6 +114,8 @@ def _results(
                 _keep(job, state, result, places, began, last)
             elif result.is_told and server_there(job) == going.server:
                 result = going.keep(one, state, result, began, places, last)
+            if going is not None:
+                forget_differing(job, [result])
             yield result
 
 

@@ -102,13 +102,17 @@ class OtherWay:
             return frozenset()
         job = self._job()
         source = source_of(job)
-        with store_of(job) as store, closing(TrailReader(job.trail)) as trail, catalog_of(source) as catalog:
+        with store_of(self.of) as own:
+            targets = {state.target for state in own.states.tables(self.of.config.name).values()}
+        with store_of(job) as store, catalog_of(source) as catalog:
             held = int(self._cutover(store).facts(Step.HOLD)["sequence"])
             try:
-                Following(job, store, trail, source.order).read(catalog.mark(), STRAYS)
-                if trail.first() - 1 > held:
-                    return None
-                found = {row.table for row in show(trail, after=held) if row.position.sequence > held}
+                with closing(TrailReader(job.trail)) as trail:
+                    Following(job, store, trail, source.order).read(catalog.mark(), STRAYS)
+                    if trail.first() - 1 > held:
+                        return None
+                    found = {row.table for row in show(trail, after=held) if row.position.sequence > held}
+                    found |= targets - trail.history.in_force().keys()  # the trail has no rows of these
             except (NotCaughtUp, TrailError):
                 return None
         from anabranch.job.verifying import beside_of  # the engine that compares

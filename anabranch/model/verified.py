@@ -33,7 +33,7 @@ class VerifiedPlace:
 @dataclass(frozen=True, slots=True)
 class VerifiedBy:
     """Say which verification compared a table, and all that decides whether its result still holds when that one goes on.
-    `run`: when it began, microseconds since 1970 UTC, which names it; 0: a turn of `--watch`. `compared`, `cutovers`: as of a
+    `run`: when it began, microseconds since 1970 UTC, which names it; 0: of none that goes on. `compared`, `cutovers`: as of a
     place. `server`: which one the source was. `by_rows`: every row was read at both ends. `rows_target`, `others`, `digests`:
     as in the result."""
 

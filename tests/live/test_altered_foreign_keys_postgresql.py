@@ -95,6 +95,19 @@ def test_foreign_keys_come_and_go_with_those_of_the_source(make: Make, to: str) 
     assert len(_noted(here)) == 4 and _keys(here) == {"of_code"}
 
 
+def test_a_parent_that_is_dropped_with_its_childs_key_ends_no_part(make: Make) -> None:
+    """One look may find both: that the child has lost its key, and that the parent is gone."""
+    here = make("postgresql", *TABLES)
+    here.apply(is_built=True)
+    here.made.source.execute("DROP TABLE parent CASCADE", "INSERT INTO scenario_mark VALUES (7)")
+    here.looks = True
+    with here.running() as ends:
+        until(lambda: here.made.states()["parent"] == "parked", "the parent is parked")
+        mark = f"SELECT 1 FROM {here.made.there}.scenario_mark WHERE id = 7"
+        until(lambda: here.made.target.query(mark), "rows of other tables go on")
+        assert not any(end.part.done() for end in ends)
+
+
 @pytest.mark.parametrize("to", ["postgresql"])
 def test_rule_17_a_kill_on_the_way_of_a_foreign_key_is_made_good(make: Make, to: str) -> None:
     here = make(to, *TABLES)
