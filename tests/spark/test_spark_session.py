@@ -27,7 +27,7 @@ from anabranch.spark.session import session
 spark = session("victim", "local[2]")
 assert signal.getsignal(signal.SIGINT) is mine
 def work(number):
-    print(os.getpid(), flush=True, file=sys.stderr)
+    os.write(2, f"{os.getpid()}\\n".encode())  # at once: print may write a number and its end apart, and two mix
     time.sleep(600 if number else 0)
     return os.getpid()
 assert spark.sparkContext.parallelize([0, 0], 2).map(work).count() == 2
