@@ -99,7 +99,7 @@ class Undecided:
 
 
 Drift = str | RowsWent | Divided | Rekeyed | Undecided
-"""What SourceSetUp.drift finds of a table."""
+"""A finding of SourceSetUp.drift about a table."""
 
 
 @runtime_checkable

@@ -256,7 +256,8 @@ def test_rule_17_rows_of_a_first_partition_are_not_lost_behind_a_statement_that_
 def test_rule_17_a_large_partition_is_read_in_slices_over_several_looks(
     make: Make, monkeypatch: pytest.MonkeyPatch, has_rows: bool, is_open: bool
 ) -> None:
-    """Also where the user may read the whole alone. Meanwhile nobody says that the table fits."""
+    """Read a large partition in slices, also as a user who may read the whole table alone. Until that is through, nobody says
+    that the table fits."""
     monkeypatch.setattr(partitions, "SLICE", 1)
     monkeypatch.setattr(partitions, "SECONDS", 0.0)
     if not is_open:
@@ -304,7 +305,7 @@ def test_rule_17_a_partition_that_cannot_be_read_is_named_and_others_are_looked_
 
 @pytest.mark.since(14)
 def test_rule_17_a_partition_of_a_transaction_that_is_rolled_back_is_not_missed(make: Make) -> None:
-    """Also where its rows came before that was known."""
+    """Let the table go on, also where rows of the partition came before it was known."""
     here = make("postgresql", *TABLES)
     many = "INSERT INTO item SELECT n, repeat('x', 20) FROM generate_series({}, {}) AS n"
     source = here.made.source

@@ -47,7 +47,7 @@ def test_the_next_manager_goes_on_from_a_kill_anywhere(mariadb: Server, scenario
 
 
 def _dies_at_actions(made: Scenario, managers: Managers) -> None:
-    """What was done and its entry in the audit are there, or neither is."""
+    """Kill managers around an action and its entry in the audit: both are there afterwards, or neither is."""
     job = {"text": made.job_file.read_text()}
     with managers.dying("manager.audit") as dying:
         assert dying.ask("POST", "/api/v1/jobs", job)[0] == 0

@@ -1,4 +1,4 @@
-"""What a kill, or an error, leaves of an action and its entry in the audit is both or nothing. SQLite, no server, no HTTP."""
+"""An action and its entry in the audit are kept together, or neither is, whatever comes between. SQLite, no server, no HTTP."""
 
 from __future__ import annotations
 

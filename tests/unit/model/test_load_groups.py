@@ -1,4 +1,4 @@
-"""Which tables have to be loaded together, in which order, and the command that says so."""
+"""Groups of tables that have to be loaded together: their order, and the command that names them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has become of partitions that were known, by what a catalogue shows now (no server)."""
+"""Partitions that were known are compared with those that a catalogue shows now (no server)."""
 
 from __future__ import annotations
 
