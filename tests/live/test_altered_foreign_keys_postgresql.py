@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.errors import StoppedByChange
 from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
-from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
-from anabranch.testing.servers import Server
-from rigs.altered_postgresql import Make, jobs
+from rigs.altered_postgresql import Make, jobs_with
 from rigs.job_here import JobHere
 
 APPLY = '[ddl]\nforeign_keys = "apply"\n'
@@ -33,15 +28,7 @@ KEYS = {
 }
 
 
-@pytest.fixture
-def make(
-    request: pytest.FixtureRequest,
-    logical_postgresql: Server,
-    source_database: Callable[[Server], Database],
-    tmp_path: Path,
-) -> Iterator[Make]:
-    with jobs(request, lambda: source_database(logical_postgresql), tmp_path, APPLY) as job:
-        yield job
+make = jobs_with(APPLY)
 
 
 def _keys(here: JobHere) -> set[str]:

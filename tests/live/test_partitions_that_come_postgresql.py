@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,14 +16,12 @@ from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
-from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import source_of
 from anabranch.view.options import log_options
-from rigs.altered_postgresql import Make, jobs
+from rigs.altered_postgresql import Make, jobs_with
 from rigs.job_here import JobHere
 
 KEEP = '[ddl]\npartitions = "keep"\n'
@@ -43,15 +40,7 @@ SUBS = (
 WENT = "was detached or dropped"
 
 
-@pytest.fixture
-def make(
-    request: pytest.FixtureRequest,
-    logical_postgresql: Server,
-    source_database: Callable[[Server], Database],
-    tmp_path: Path,
-) -> Iterator[Make]:
-    with jobs(request, lambda: source_database(logical_postgresql), tmp_path, KEEP) as job:
-        yield job
+make = jobs_with(KEEP)
 
 
 def _ids(here: JobHere) -> list[object]:

@@ -3,19 +3,14 @@ whether they stay at the target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from anabranch import failpoints
 from anabranch.errors import StoppedByChange
 from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import Database
 from anabranch.testing.in_time import until
-from anabranch.testing.servers import Server
-from rigs.altered_postgresql import Make, jobs
+from rigs.altered_postgresql import Make, jobs_with
 from rigs.job_here import JobHere
 
 KEEP = '[ddl]\npartitions = "keep"\n'
@@ -27,15 +22,7 @@ TABLES = (
 )
 
 
-@pytest.fixture
-def make(
-    request: pytest.FixtureRequest,
-    logical_postgresql: Server,
-    source_database: Callable[[Server], Database],
-    tmp_path: Path,
-) -> Iterator[Make]:
-    with jobs(request, lambda: source_database(logical_postgresql), tmp_path, KEEP) as job:
-        yield job
+make = jobs_with(KEEP)
 
 
 def _ids(here: JobHere) -> list[object]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch import failpoints
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.servers import Server
 from rigs.job_here import JobHere
 from rigs.scenario_mysql_target import PostgresToMysql
 from rigs.scenario_postgresql import FromPostgres
@@ -42,6 +44,22 @@ def jobs(
     for one in made:
         one.job.drop(execute=True)
         drop_database(one.made.target)
+
+
+def jobs_with(ddl: str) -> Any:
+    """Return the fixture `make` of a file whose jobs have these lines, and a PostgreSQL with logical decoding as the source."""
+
+    @pytest.fixture
+    def make(
+        request: pytest.FixtureRequest,
+        logical_postgresql: Server,
+        source_database: Callable[[Server], Database],
+        tmp_path: Path,
+    ) -> Iterator[Make]:
+        with jobs(request, lambda: source_database(logical_postgresql), tmp_path, ddl) as job:
+            yield job
+
+    return make
 
 
 def streams(here: JobHere, *tables: str) -> None:
