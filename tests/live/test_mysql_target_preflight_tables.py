@@ -13,7 +13,7 @@ from anabranch.connectors.mysql.target.session import connect as connect_target
 from anabranch.contracts import PreflightContext
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column
+from anabranch.model.schema import Check, Column, ForeignKey
 from anabranch.testing.databases import Database
 from anabranch.testing.features import knows
 from anabranch.testing.servers import Server
@@ -21,6 +21,7 @@ from rigs.endpoints import endpoint_of
 from rigs.preflight_mysql import (
     BINARY,
     ID,
+    NAME,
     WORD,
     Make,
     by_check,
@@ -219,3 +220,30 @@ def test_mysql_target_is_the_source(database: Database) -> None:
 def test_mysql_target_in_the_database_of_jobs(database: Database) -> None:
     found = checked(database, place="anabranch")
     assert one(found, "own_source").verdict == "failed"
+
+
+def test_mysql_target_key_that_takes_more_than_the_source_s(database: Database) -> None:
+    """MATCH FULL of PostgreSQL refuses a row of which only some columns are NULL."""
+    columns = ID, replace(ID, name="a", nullable=True), replace(ID, name="b")
+    key = ForeignKey("f", ("a", "b"), TableId("shop", "orders"), ("id", "b"), options=" MATCH FULL")
+    not_null = replace(key, name="g", columns=("b", "id"))
+    schema = table(
+        *columns, foreign_keys=(key, not_null, replace(key, name="h", columns=("a",), parent_columns=("id",)))
+    )
+    told = one(checked(database, schema), "foreign_keys")
+    assert told.verdict == "warning" and told.message.startswith("foreign key f is built otherwise: MATCH FULL has no")
+    elsewhere = replace(schema, foreign_keys=(replace(key, parent=TableId("shop", "gone")),))
+    assert "will not be built" in one(checked(database, elsewhere), "foreign_keys").message
+
+
+def test_mysql_target_lacks_functions_that_the_source_has(database: Database) -> None:
+    check = Check("k", "regexp_like(`name`,_utf8mb4'^regexp_like(')", refusal="it calls regexp_like")
+    number = replace(ID, name="n", nullable=True, has_default=True, default="nextval(`s`)", default_is_expression=True)
+    found = checked(database, table(ID, NAME, number, checks=(check,)))
+    (said,) = [result.message for result in found["definition"] if " n: " in result.message]
+    if database.server.name == "mariadb":
+        assert one(found, "checks").message == "check k will not be built: MariaDB has no function regexp_like"
+        assert said == "not carried over: sequence of n: the default nextval(`s`) is made only where it is there"
+    else:
+        assert "checks" not in found or not knows(database.server, "checks")
+        assert said == "not carried over: default of n: nextval(`s`)"

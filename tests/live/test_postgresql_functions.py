@@ -65,6 +65,8 @@ LEFT = (
     "CREATE SEQUENCE numbers",
     "CREATE TABLE one (id int PRIMARY KEY, n int DEFAULT nextval('numbers'), a int, b int, CONSTRAINT alike CHECK (a === b))",
     "CREATE INDEX plain ON one (a, b)",
+    "CREATE TABLE counted (id serial PRIMARY KEY, other serial)",
+    "ALTER TABLE counted ALTER other SET DEFAULT nextval('numbers')",
 )
 
 
@@ -115,6 +117,8 @@ def test_postgresql_functions_that_cannot_be_copied_are_named_before_anything_is
     assert any("computed column g_owned will not be made" in m for m in told["owned"])
     assert any("check alike" in m and "operator public.===" in m for m in warned), warned
     assert any("the default of n" in m and "sequence public.numbers" in m for m in warned), warned
+    assert any("the default of other" in m and m.endswith("the column counts by itself") for m in warned), warned
+    assert not any("the default of id" in m for m in warned), warned
     both.create()
     both.target.execute("INSERT INTO one (id, a, b) VALUES (1, 2, 3)")
     both.build()

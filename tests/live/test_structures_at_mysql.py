@@ -29,6 +29,7 @@ SETUP = {
     "mariadb": ("CREATE TABLE parent (id int PRIMARY KEY)", "CREATE SEQUENCE numbers"),
     "postgresql": (
         "CREATE TABLE parent (id int PRIMARY KEY)",
+        "CREATE TABLE pair (a int, b int, PRIMARY KEY (a, b))",
         "CREATE SEQUENCE numbers",
         "CREATE TYPE mood AS ENUM ('sad', 'happy')",
         "CREATE DOMAIN positive AS int CHECK (VALUE > 0)",

@@ -43,9 +43,17 @@ def own_words(text: str, schema: TableSchema, table: TargetTable, family: str) -
             raise NotMade(f"it names {name}, which the job {why}")
     if is_doubtful(text):
         raise NotMade(DOUBTFUL)
+    if unknown := next((name for name in _called(text) if name in UNKNOWN[family]), ""):
+        raise NotMade(f"{NAMES[family]} has no function {unknown}")
     return _INTRODUCED.sub(lambda found: found[0] if found[0][0] == "'" else "", text) if family == "mariadb" else text
 
 
+# Functions that definitions of the other family may call, and this one does not have (seen in MySQL 8.0.33 and MariaDB 10.11).
+# https://mariadb.com/kb/en/sequence-functions/ · https://dev.mysql.com/doc/refman/8.0/en/regexp.html
+# https://dev.mysql.com/doc/refman/8.0/en/miscellaneous-functions.html
+SEQUENCES = frozenset(("nextval", "lastval", "setval"))
+UNKNOWN = {"mysql": SEQUENCES, "mariadb": frozenset(("regexp_like", "bin_to_uuid", "uuid_to_bin", "is_uuid"))}
+NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 # A text, or a character set before one. MariaDB does not read back what it stores of `_utf8mb4'it\\'s'` in a definition; our
 # sessions speak that set anyway.
 _INTRODUCED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b_utf8mb4(?=')", re.DOTALL)
@@ -53,6 +61,7 @@ _TEXT = re.compile(r"\(?(?:_utf8mb4)?'((?:[^'\\]|\\.|'')*)'\)?", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
+_CALL = re.compile(r"(?<![`\w$])(\w+)\s*\(")  # names of columns are in backticks
 _LITERAL = re.compile(r"(\b_\w+)?'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 # Seen in MySQL 8.0.33, which prints the bytes of a text as if they were latin1, and MariaDB 10.11, which prints utf8mb3.
 DOUBTFUL = "of a text in it the source may print other characters: a question mark for those beyond U+FFFF, bytes for non-ASCII"
@@ -61,6 +70,16 @@ DOUBTFUL = "of a text in it the source may print other characters: a question ma
 def is_doubtful(text: str) -> bool:
     """Return whether a text of an expression may be another one at the source than what the catalogue prints."""
     return any("?" in found[0] or (found[1] and not found[0].isascii()) for found in _LITERAL.finditer(text))
+
+
+def takes_numbers(text: str) -> bool:
+    """Return whether an expression takes numbers from a sequence."""
+    return not SEQUENCES.isdisjoint(_called(text))
+
+
+def _called(text: str) -> Iterator[str]:
+    """Yield the functions that an expression calls, and words before a parenthesis that are none."""
+    return (name.lower() for name in _CALL.findall(_LITERAL.sub("''", text)))
 
 
 def as_written(text: str) -> str:

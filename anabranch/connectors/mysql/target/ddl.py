@@ -233,6 +233,8 @@ def left_out(schema: TableSchema, table: TargetTable, rules: ValueRules, release
         if own.auto_increment and not column.counts:
             why = why_not_counting(schema, table, column) or "a table has one AUTO_INCREMENT" * counting
             yield f"numbers of {column.source}: {why}"
+        elif own.auto_increment and (uses := [one.uses for one in schema.lacking if one.name == own.name]):
+            yield f"numbers of {column.source}: the source takes them from {', '.join(uses)}, here the column counts by itself"
         if _is_lost(schema, table, column, release):
             yield f"default of {column.source}: {own.default}"
         if own.invisible and not column.invisible:
@@ -240,6 +242,7 @@ def left_out(schema: TableSchema, table: TargetTable, rules: ValueRules, release
             yield f"{column.source} is visible: {why_visible(can, release) or 'a table has to show a column'}"
         if own.comment and not _is_told(own.comment, COLUMN_COMMENT):
             yield f"comment of {column.source}: longer than {COLUMN_COMMENT} characters"
+    yield from _sequences(schema, table, release)
     if not release.has("invisible indexes"):
         yield from (
             f"index {index.name} is in use: this release hides none" for index in schema.indexes if index.invisible
@@ -253,6 +256,13 @@ def _is_lost(schema: TableSchema, table: TargetTable, column: MadeColumn, releas
     own = schema.column(column.source)
     logical = table.type_of(column.name)
     return column.source not in built and defaults.is_lost(schema, own, logical, column.native, release)
+
+
+def _sequences(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[str]:
+    """Yield the columns whose default takes the next number of a sequence, which somebody has to make here."""
+    for source, _, text in defaults.own_defaults(schema, table, release):
+        if isinstance(text, str) and clauses.takes_numbers(text):
+            yield f"sequence of {source}: the default {text} is made only where it is there"
 
 
 def narrowed(schema: TableSchema, table: TargetTable, rules: ValueRules, release: Release) -> Iterator[str]:

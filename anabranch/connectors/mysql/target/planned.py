@@ -24,6 +24,8 @@ from anabranch.rows.net import TargetTable
 from anabranch.rows.zero_dates import KINDS, STOP, choice
 
 NOT_ENFORCED, NOT_VALID = " NOT ENFORCED", " NOT VALID"  # of a foreign key, in PostgreSQL's words
+MATCH_FULL = " MATCH FULL"
+PARTLY_NULL = "MATCH FULL has no counterpart: rows of which only some of its columns are NULL are taken"
 ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE", Action.SET_NULL: "SET NULL"}
 
 
@@ -183,3 +185,13 @@ def plan_foreign_key(
         f" ON DELETE {ACTIONS[key.on_delete]} ON UPDATE {ACTIONS[key.on_update]}",
         not told.endswith(NOT_VALID),
     )
+
+
+def why_looser(key: ForeignKey, schema: TableSchema) -> str:
+    """Return what a foreign key takes here that the source refuses; "" where they are alike. MATCH FULL says no more of one
+    column, nor of columns that are never NULL.
+
+    https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html
+    """
+    may_be_null = len(key.columns) > 1 and any(schema.column(name).nullable for name in key.columns)
+    return PARTLY_NULL if may_be_null and (key.options or "").startswith(MATCH_FULL) else ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.connectors.mysql.target import choices, ddl
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.indexes import plan_indexes
 from anabranch.connectors.mysql.target.names import NotMade, target_columns
-from anabranch.connectors.mysql.target.planned import plan_checks, plan_foreign_key
+from anabranch.connectors.mysql.target.planned import plan_checks, plan_foreign_key, why_looser
 from anabranch.connectors.mysql.target.preflight_facts import Live
 from anabranch.connectors.mysql.target.words import bare
 from anabranch.connectors.sql.findings import (
@@ -66,6 +67,8 @@ def check_not_carried(live: Live) -> Iterator[CheckResult]:
             schema = live.context.tables[table.source]
             for text in ddl.left_out(schema, table, value_rules(live.context), live.release):
                 yield warning("definition", f"not carried over: {text}", "", table)
+            for text in _looser(live, table):
+                yield warning("foreign_keys", text, "", table)
         except TargetError:
             continue  # a type that is refused: check_types says so
     yield from not_carried(groups)
@@ -86,3 +89,13 @@ def _not_carried(live: Live, table: TargetTable) -> Iterator[tuple[str, str, str
             plan_foreign_key(key, table, live.context.targets.get)
         except NotMade as why:
             yield "foreign_keys", key.name, str(why)
+
+
+def _looser(live: Live, table: TargetTable) -> Iterator[str]:
+    """Yield the foreign keys that are built, and take more here than at the source."""
+    schema = live.context.tables[table.source]
+    for key in schema.foreign_keys:
+        if looser := why_looser(key, schema):
+            with suppress(NotMade):  # one that is not built takes all, which is said already
+                plan_foreign_key(key, table, live.context.targets.get)
+                yield f"foreign key {key.name} is built otherwise: {looser}"

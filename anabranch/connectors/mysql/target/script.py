@@ -12,7 +12,7 @@ from anabranch.connectors.mysql.target import ddl, defaults
 from anabranch.connectors.mysql.target.columns import made_columns
 from anabranch.connectors.mysql.target.indexes import plan_indexes
 from anabranch.connectors.mysql.target.names import NotMade
-from anabranch.connectors.mysql.target.planned import plan_checks, plan_foreign_key
+from anabranch.connectors.mysql.target.planned import plan_checks, plan_foreign_key, why_looser
 from anabranch.connectors.mysql.target.release import Release
 from anabranch.connectors.mysql.target.session import SQL_MODE, quoted, table_name
 from anabranch.contracts import ValueRules
@@ -80,6 +80,8 @@ def _foreign_keys(tables: Tables, by_source: Mapping[TableId, TargetTable]) -> I
                 planned = planned.renamed()
             used.add((planned.child.schema, planned.name))
             yield DdlStep(LATER, table.source, planned.add)
+            if looser := why_looser(key, schema):
+                yield DdlStep(LATER, table.source, note=f"foreign key {key.name}: {looser}")
 
 
 def _defaults(schema: TableSchema, table: TargetTable, release: Release) -> Iterator[DdlStep]:

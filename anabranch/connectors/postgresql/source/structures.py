@@ -99,7 +99,8 @@ SELECT DISTINCT o.rel::bigint, CASE WHEN d.refclassid = 'pg_type'::regclass THEN
  WHERE o.rel = ANY(%s::oid[]) AND (e.oid IS NOT NULL OR d.refclassid = 'pg_type'::regclass)
  ORDER BY 1, 3, 2
 """
-# What indexes, checks, defaults, computed columns and keys of partitions use of users' own, extensions' not.
+# What indexes, checks, defaults, computed columns and keys of partitions use of users' own, extensions' not. A column's own
+# sequence is none: it is made with the column.
 CALLED = """
 SELECT DISTINCT o.rel::bigint, o.what, o.name::text, u.type, u.identity,
        CASE WHEN d.refclassid = 'pg_proc'::regclass THEN d.refobjid::bigint ELSE 0 END
@@ -125,9 +126,15 @@ SELECT DISTINCT o.rel::bigint, o.what, o.name::text, u.type, u.identity,
  WHERE o.rel = ANY(%s::oid[]) AND u.type IN ('function', 'operator', 'operator class', 'sequence')
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend m
                     WHERE m.classid = d.refclassid AND m.objid = d.refobjid AND m.deptype = 'e')
+   AND NOT (o.what = 'defaults' AND u.type = 'sequence' AND EXISTS
+            (SELECT FROM pg_catalog.pg_depend w
+               JOIN pg_catalog.pg_attribute c ON c.attrelid = w.refobjid AND c.attnum = w.refobjsubid
+              WHERE w.classid = d.refclassid AND w.objid = d.refobjid AND w.refclassid = 'pg_class'::regclass
+                AND w.refobjid = o.rel AND c.attname = o.name AND w.deptype IN ('a', 'i')))
  ORDER BY 1, 2, 3, 5
 """
 NOT_TAKEN = "which is not carried over"
+BY_ITSELF = "which is not carried over; the column counts by itself"
 
 
 def lacking_of(
@@ -137,8 +144,8 @@ def lacking_of(
     counting = {column.name for column in columns if column.auto_increment}
     found = []
     for what, name, kind, uses, oid in rows:
-        why = functions[oid].why if oid in functions else NOT_TAKEN
-        if why and not (what == "defaults" and name in counting):
+        counts = what == "defaults" and name in counting  # by another sequence than its own
+        if why := functions[oid].why if oid in functions else BY_ITSELF if counts else NOT_TAKEN:
             found.append(Lacking(what, name, kind, uses, why))
     return tuple(found)
 

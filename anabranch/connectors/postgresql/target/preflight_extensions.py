@@ -83,10 +83,13 @@ def check_lacking(live: Live) -> Iterator[CheckResult]:
     asked = sorted({one.uses for _, one in found})
     there = set(live.connection.execute(THERE, [asked]).fetchall()) if asked else set()
     for table, one in found:
-        if (one.kind, one.uses) not in there:
+        own = live.context.tables[table.source].columns
+        counts = one.what == "defaults" and any(column.name == one.name and column.auto_increment for column in own)
+        if counts or (one.kind, one.uses) not in there:
             single, _, becomes = NOT_CARRIED[one.what]
             text = f"{single} {one.name} will not be {becomes}: it uses the {one.kind} {one.uses}: {one.why}"
-            yield warning(one.what, text, f"make the {one.kind} at the target before the load", table, [one.name])
+            hint = "" if counts else f"make the {one.kind} at the target before the load"
+            yield warning(one.what, text, hint, table, [one.name])
 
 
 def _made(live: Live, need: Need, tables: list[str]) -> CheckResult:
