@@ -93,9 +93,11 @@ class Rekeyed:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A table of which this look does not tell whether it fits, and why: it goes on meanwhile, and a later one tells."""
+    """A table of which this look does not tell whether it fits, and why: it goes on meanwhile, and a later one tells.
+    `has_failed`: the look could not be taken, so that the later one has to begin where this one did."""
 
     reason: str
+    has_failed: bool = False
 
 
 Drift = str | RowsWent | Divided | Rekeyed | Undecided

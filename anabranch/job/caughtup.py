@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch.capture.newcomers import gone, unknown
-from anabranch.contracts import TargetStore, drift_of, replaced_of
-from anabranch.errors import AnabranchError, SourceUnavailable
+from anabranch.contracts import Drift, TargetStore, Undecided, drift_of, replaced_of
+from anabranch.errors import AnabranchError, NotCaughtUp, SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.state import Checkpoint
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS, AWAY_SECONDS = 0.5, 60.0
 KNOWING = 1.0  # seconds between two questions for the names of all tables
+FAILED_LOOKS, FAILED_SECONDS = 5, 60.0  # in a row, of one table: from then on nobody waits for one that succeeds
 
 
 class Progress:
@@ -111,6 +112,7 @@ class CaughtUp:
         self._notes: NotesLeft | None = None
         self._goal: LogMark | None = None
         self._ask_again, self._knew = 0.0, False  # when the source's names are asked for again, and what was found last
+        self._failed: dict[TableId, tuple[int, float]] = {}  # looks in a row that could not be taken, and since when
         self._sequence: int | None = None
 
     @property
@@ -119,6 +121,7 @@ class CaughtUp:
         return self._goal is not None
 
     def is_reached(self) -> bool:
+        """Return whether it is all applied. Raises NotCaughtUp for a table of which the source's looks never tell."""
         progress = self.progress
         if not progress.is_streaming or progress.checkpoint is None:
             return False
@@ -161,7 +164,7 @@ class CaughtUp:
     def _knows_all(self) -> bool:
         """Return whether capture has noticed every table of the source, and what became of those that it follows.
 
-        Apply must have come to where it parked them. The log need not tell of either.
+        Apply must have come to where it parked them. The log need not tell of either. Raises NotCaughtUp.
         """
         job, checkpoint = self.progress.job, self.progress.checkpoint
         job_uuid = trail_uuid(job)
@@ -176,13 +179,31 @@ class CaughtUp:
                     *unknown(names, job.rules.includes, history, own),
                     *gone(catalog, names, job.rules.includes, history),
                 ]
-            left += drift_of(self.source, log_options(job, job_uuid), job.config.followed_changes, history.in_force())
+            drift = drift_of(self.source, log_options(job, job_uuid), job.config.followed_changes, history.in_force())
+            left += self._that_may_be_told(drift)
             left += replaced_of(self.source, history.in_force())
         except SourceUnavailable:
             return False
         entries = (history.parked_by(table) for table in history.parked())
         last = max((entry.sequence for entry in entries if entry), default=0)
         return not left and checkpoint is not None and checkpoint.position.sequence >= last
+
+    def _that_may_be_told(self, drift: Mapping[TableId, Drift]) -> Iterable[TableId]:
+        """Return the tables of a look. Raises NotCaughtUp for one of which look after look fails: the table may lack rows, and
+        nobody will say so."""
+        failed = {t: one for t, one in drift.items() if isinstance(one, Undecided) and one.has_failed}
+        now, before = time.monotonic(), self._failed
+        self._failed = {t: (before[t][0] + 1, before[t][1]) if t in before else (1, now) for t in failed}
+        for table, (looks, since) in self._failed.items():
+            if looks >= FAILED_LOOKS and now - since >= FAILED_SECONDS:
+                raise NotCaughtUp(
+                    f"nobody can tell whether {table} has all its rows: {failed[table].reason}",
+                    table=str(table),
+                    job=self.progress.job.config.name,
+                    hint="let the source answer that, then start again: it goes on from where it is; or"
+                    f" anabranch load JOB --table {table} brings the rows in, whatever came",
+                )
+        return drift
 
     def _source_end(self) -> LogMark | None:
         """Return the source's end; None while the source is away. How long it may be away is for the parts to decide."""

@@ -12,6 +12,9 @@ from anabranch import failpoints
 from anabranch.connectors.postgresql.source import partitions
 from anabranch.connectors.postgresql.source.statement_notes import SET_UP
 from anabranch.contracts import Undecided, drift_of
+from anabranch.errors import NotCaughtUp
+from anabranch.job import caughtup
+from anabranch.job.caughtup import CaughtUp, Progress
 from anabranch.model.ddl_changes import DdlChange, DdlRule, Outcome
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
@@ -330,3 +333,46 @@ def test_rule_17_wherever_capture_dies_it_is_missed_once(make: Make) -> None:
         _looks(here, number + 1)
     here.stream()
     assert here.made.states()["item"] == "streaming" and _ids(here) == [5, 15, 25, 35, 45]
+
+
+@pytest.mark.since(13)
+def test_rule_17_a_partition_of_which_every_look_fails_ends_the_wait_for_what_is_behind(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look that fails is tried again; many end it by name, and nobody says that all is there."""
+    here = make("postgresql", *TABLES)
+    here.looks = True
+    here.made.source.execute(
+        "BEGIN; CREATE TABLE came (LIKE item INCLUDING ALL);"
+        " ALTER TABLE item ATTACH PARTITION came FOR VALUES FROM (20) TO (30); COMMIT",
+        "INSERT INTO item VALUES (6, 'behind')",
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(partitions, "_PAGES", "SELECT 1 / (%s::bigint * 0)")
+        patched.setattr(caughtup, "KNOWING", 0.0)
+        patched.setattr(caughtup, "FAILED_SECONDS", 0.0)
+        with here.running():
+            waits, ended = _waits(here), list[NotCaughtUp]()
+            until(lambda: _is_reached(waits, ended) or ended, "the wait for what is behind ends")
+    assert ended[0].message.startswith(
+        "nobody can tell whether public.item has all its rows: the partition public.came"
+    )
+    assert "division by zero" in ended[0].message and "load JOB --table public.item" in str(ended[0].hint)
+    with here.running():
+        waits, ended = _waits(here), []
+        until(lambda: _is_reached(waits, ended), "the job is caught up")
+    assert not ended
+    here.made.assert_identical("item")
+
+
+def _waits(here: JobHere) -> CaughtUp:
+    return CaughtUp(Progress(here.job))
+
+
+def _is_reached(waits: CaughtUp, ended: list[NotCaughtUp]) -> bool:
+    waits.progress.refresh()
+    try:
+        return waits.is_reached()
+    except NotCaughtUp as late:
+        ended.append(late)
+        return False

@@ -60,7 +60,7 @@ class Look:
     attached: Attached
     unseen: frozenset[int]
     scanned: Scanned = field(default_factory=dict)
-    undecided: dict[int, str] = field(default_factory=dict)
+    undecided: dict[int, Undecided] = field(default_factory=dict)
 
 
 def unseen(connection: Connection, tables: Sequence[TableSchema]) -> frozenset[int]:
@@ -102,7 +102,8 @@ def what_went(then: TableSchema, now: TableSchema, is_followed: bool, look: Look
     latest = (*(part for part in now.partitions if part not in undecided), *kept, *absent)
     if {_known_by(part) for part in latest} != {_known_by(part) for part in then.partitions}:
         return Divided(replace(then, partitions=latest))
-    return Undecided(look.undecided[undecided[0].oid]) if undecided else None
+    reasons = [look.undecided[part.oid] for part in undecided]
+    return next((one for one in reasons if one.has_failed), reasons[0] if reasons else None)
 
 
 def _known_by(part: Partition) -> tuple[object, ...]:
@@ -119,7 +120,9 @@ def _has_rows_before(whole: TableSchema, part: Partition, look: Look) -> bool:
             raise
         reason = describe(error)
         log.get().warning("partition_not_read", table=str(whole.id), partition=part.name, reason=reason)
-        look.undecided[part.oid] = f"the partition {part.name} cannot be looked at: {reason}"
+        look.undecided[part.oid] = Undecided(
+            f"the partition {part.name} cannot be looked at: {reason}", has_failed=True
+        )
         return False
 
 
@@ -143,6 +146,6 @@ def _finds_rows_before(whole: TableSchema, part: Partition, look: Look) -> bool:
         look.scanned[part.oid, part.joined] = files, end
         first = end
         if first < pages and time.monotonic() >= until:
-            look.undecided[part.oid] = f"the partition {part.name} is read up to page {first} of {pages}"
+            look.undecided[part.oid] = Undecided(f"the partition {part.name} is read up to page {first} of {pages}")
             break
     return False
