@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from anabranch.errors import (
+    AnabranchError,
     ConfigError,
     TablesParked,
     TargetError,
@@ -16,7 +17,7 @@ from anabranch.lifecycle.asking import ask_for_load
 from anabranch.lifecycle.beginning import prepare_target
 from anabranch.lifecycle.joining import Joining
 from anabranch.lifecycle.load_refusals import may_lack
-from anabranch.lifecycle.taking import ask_again
+from anabranch.lifecycle.taking import ask_again, put_back, taken
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.ids import TableId
@@ -87,16 +88,36 @@ class LoadingOne(Copying):
             beside = [one for one in children[table] if one not in group and not states[one].is_parked]
             if table in states and not states[table].facts.joins:
                 joining.refuse_children(table, beside, recreate)
-        if len(group) > 1 or with_children:
-            self._require_all(joining, group, recreate, keep)
-            if self.stop():
-                return
-            self.watcher.begins()
-            if not joining.let_out(group):
-                return
-        for one in group:
-            if not self.stop():
-                self._one_table(joining, one, recreate, keep)
+        with self._put_back_unless_begun(group, states):
+            if len(group) > 1 or with_children:
+                self._require_all(joining, group, recreate, keep)
+                if self.stop():
+                    return
+                self.watcher.begins()
+                if not joining.let_out(group):
+                    return
+            for one in group:
+                if not self.stop():
+                    self._one_table(joining, one, recreate, keep)
+
+    @contextmanager
+    def _put_back_unless_begun(self, group: Sequence[TableId], states: Mapping[TableId, TableState]) -> Iterator[None]:
+        """Put back what the trail is told of the tables' loads where nothing of them has begun: a load that is refused needs no
+        files, which the load at the source's site may wait for. `states`: of before."""
+        before = taken(self.job)
+        try:
+            yield
+        finally:
+            if before:
+                with suppress(AnabranchError):  # files that stay too long are better than what ended this unsaid
+                    if self._are_as(states, group):
+                        put_back(self.job, before, group)
+
+    def _are_as(self, states: Mapping[TableId, TableState], group: Sequence[TableId]) -> bool:
+        """Return whether none of the tables has been taken out, or begun to load."""
+        with closing(self.target.store()) as store:
+            now = store.states.tables(self.name)
+        return all(_stage(now.get(one)) == _stage(states.get(one)) for one in group)
 
     def _require_all(
         self,
@@ -234,6 +255,10 @@ class LoadingOne(Copying):
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
         schemas = {t: s.schema for t, s in states.items() if s.schema and s.is_streaming} | {schema.id: schema}
         return next(demand for level in self._demands(schemas) for demand in level if demand.table == schema.id)
+
+
+def _stage(state: TableState | None) -> object:
+    return state and (state.state, state.generation, state.reason, state.facts.joins)
 
 
 def _is_made_as(then: TableSchema, now: TableSchema) -> bool:

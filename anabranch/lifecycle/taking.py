@@ -67,6 +67,18 @@ def ask_again(job: JobView, table: TableId) -> None:
     _save(job, note, replace(note, tables=tables))
 
 
+def taken(job: JobView) -> Mapping[str, Taken]:
+    """Return what is said of each table, to be put back where a load is refused before it begins."""
+    return load_readers.read(job.trail, job.names.apply).tables if _is_apply(job) else {}
+
+
+def put_back(job: JobView, before: Mapping[str, Taken], tables: Collection[TableId]) -> None:
+    """Say again what was said of these tables before their files were asked for, unless one of them has been taken since."""
+    note, names = load_readers.read(job.trail, job.names.apply), {str(table) for table in tables}
+    missing = {name: one for name, one in before.items() if name in names and name not in note.tables}
+    _save(job, note, replace(note, tables={**note.tables, **missing}))
+
+
 def settle(job: JobView, states: Mapping[TableId, TableState], is_through: bool = False) -> None:
     """Say which of the loads that were taken the target has, and which tables the job leaves out; remove what nobody needs.
     `is_through`: what comes later is taken when somebody asks for it."""

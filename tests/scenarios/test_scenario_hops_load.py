@@ -145,6 +145,34 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
 
 
 @pytest.mark.quick
+def test_a_load_that_is_refused_asks_for_no_files(
+    mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several tables one is refused: the files of all go once another job has them, as if nobody had asked."""
+    made = scenario(mariadb, *SCHEMA, *fill(2))
+    way = hops(made)
+    monkeypatch.setenv(TARGET_SECRET, made.target.server.password or "none")
+    second, name = another(way, "second"), JobView(load_job(way.there.job_file), way.there.job_file).names.apply
+    way.here.run_until_caught_up()
+    retention.register(way.trail, second.names, 0)
+    way.there.run_until_caught_up()
+    way.there.cli("load")
+    before = load_readers.read(way.trail, name)
+    assert files(way) and before.tables[f"{made.schema}.cell"].is_done
+    made.target.execute(
+        'INSERT INTO anabranch.table_state SELECT (jsonb_populate_record(t, \'{"job": "other"}\')).*'
+        " FROM anabranch.table_state AS t WHERE target_table LIKE '%cell'"
+    )
+    for tables in (["cell"], ["visit", "cell"]):
+        asked = [word for table in tables for word in ("--table", f"{made.schema}.{table}")]
+        assert "other jobs write to public.cell" in way.there.cli("load", *asked, code=6).stderr
+        assert load_readers.read(way.trail, name) == before
+    retention.unregister(way.trail, second.names)
+    load_readers.sweep(way.trail)
+    assert not files(way)
+
+
+@pytest.mark.quick
 def test_a_table_is_loaded_again_at_both_sites_by_one_command(
     mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
