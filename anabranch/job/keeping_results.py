@@ -36,7 +36,8 @@ def keep_in(
     table was compared; `made` returns what is kept in place of the one that it gets.
 
     That it is equal is not kept where the last one was forgotten meanwhile, or is of one that does not say so: rows may have
-    changed since they were read. Returns whether it was kept."""
+    changed since they were read. One that does not tell, and leaves the one before it as it was, takes nothing away. Returns
+    whether it was kept."""
     store.prepare()  # of an earlier release it has no place for it
     while True:
         found = made(before)
@@ -45,5 +46,7 @@ def keep_in(
         if store.verifications.note_verified(job, found, before.at if before else 0):
             return True
         before = known(store, job).get(table)
-        if found.result == "identical" and (before is None or before.result != "identical"):
+        if found.result == "identical" and (
+            before is None or (before.result != "identical" and before.earlier is None)
+        ):
             return False

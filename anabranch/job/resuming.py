@@ -70,10 +70,9 @@ class Resumed:
         name = self.job.config.name
         with store_of(self.job) as store:
             for found in store.verifications.verified(name):
-                if found.by is not None and found.by.run:
+                if found.earlier is not None or (found.by is not None and found.by.run):
                     store.prepare()
-                    # One that has come meanwhile is of now. What it knew of cut-overs stays: else clocks would tell.
-                    gone = replace(found, at=found.at + 1, by=replace(found.by, run=0))
+                    gone = replace(found.without_run(), at=found.at + 1)  # one that has come meanwhile is of now
                     store.verifications.note_verified(name, gone, found.at)
 
     def keep(
@@ -170,14 +169,15 @@ def resumed(
         results = store.verifications.verified(name)
         notes = store.cutovers.cutover_notes(name)
         skipped = store.journal.skipped(name)
-    last = max((one.by.run for one in results if one.by), default=0)
+    runs = (one.by.run for found in results for one in (found, found.earlier) if one and one.by)
+    last = max(runs, default=0)
     run = last if wanted.resumes else 0
     made = Resumed(job, run, server, Cutover.of(notes).last, wanted.by_rows, rules, parents)
     free = given_back(notes)
     since = (
         free.number if free else notes[-1].number + 1 if last_flip(notes) else 0
     )  # no result counts while it is in use
-    known = {one.source: one for one in results}
+    known = {one.source: one.that_goes_on for one in results}
     earlier = {
         one.table.source: found
         for one in tables
@@ -200,10 +200,7 @@ def _holds(found: Verified, now: Resumed, one: VerifyTable, state: TableState, s
     return (
         by is not None
         and by.run == now.run
-        and found.result == "identical"
-        and found.is_complete
-        and not found.pending
-        and not found.sample
+        and found.is_equal
         and found.generation == state.generation
         and not state.facts.set_aside
         and by.compared == now.digest(one)
@@ -222,11 +219,14 @@ def _is_skipped(found: Verified, skipped: Sequence[Skipped]) -> bool:
 
 def going_on(found: Verified, before: Verified | None, result: TableResult, server: str, by_rows: bool) -> Verified:
     """Return a turn of `--watch` as one of the verification that had the table before it: a later look at all of its rows
-    does for that one, too."""
-    if found.place is None or before is None or before.by is None or not before.by.run:
+    does for that one, too. One that does not tell of all, and finds nothing that differs, leaves it what it had."""
+    last = before.that_goes_on if before is not None else None
+    if last is None or last.by is None or not last.by.run or found.result == "different":
         return found
+    if found.place is None:
+        return replace(found, earlier=last)
     by = VerifiedBy(
-        before.by.run,
+        last.by.run,
         found.place.compared,
         server,
         found.place.cutovers,
@@ -241,6 +241,7 @@ def going_on(found: Verified, before: Verified | None, result: TableResult, serv
 def _with_place(found: Verified, before: Verified | None, compared: str) -> Verified:
     """Return it with the place of the last result of `--watch`, if both say that the same table is equal: rows that did not
     change behind that place are so by that result."""
+    before = before and (before.that_goes_on or before)
     if found.place or before is None or before.place is None or found.result != "identical" or not found.is_complete:
         return found
     is_same = before.generation == found.generation and before.place.compared == compared and not found.pending

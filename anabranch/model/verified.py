@@ -6,7 +6,7 @@ What does not live here: the result of one verification with its rows (verify/re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anabranch.model.ids import TableId
@@ -63,7 +63,8 @@ class Verified:
     `began`: the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the
     target before and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`.
     `sample`: the share of the table that was compared, as "5%"; None: all of it. `place`: of a table that is equal as a
-    whole, if known. `by`: what another call needs to go on behind it; None where that was not kept."""
+    whole, if known. `by`: what another call needs to go on behind it; None where that was not kept. `earlier`: the last result
+    that says so, where this one does not tell of all rows, and none of them has been found to differ since."""
 
     source: TableId
     at: int
@@ -79,6 +80,21 @@ class Verified:
     sample: str | None = None
     place: VerifiedPlace | None = None
     by: VerifiedBy | None = None
+    earlier: Verified | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Return whether it says that the table is equal as a whole."""
+        return self.result == "identical" and self.is_complete and not self.pending and not self.sample
+
+    @property
+    def that_goes_on(self) -> Verified | None:
+        """Return the last result behind which another call may go on: this one, or the one before it."""
+        return self if self.is_equal and self.by is not None else self.earlier
+
+    def without_run(self) -> Verified:
+        """Return it as of no verification that goes on. What it knew of cut-overs stays: else clocks would tell."""
+        return replace(self, by=replace(self.by, run=0) if self.by else None, earlier=None)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -96,6 +112,7 @@ class Verified:
             **({"sample": self.sample} if self.sample else {}),
             **({"place": self.place.facts} if self.place else {}),
             **({"by": self.by.facts} if self.by else {}),
+            **({"earlier": {"at": self.earlier.at, **self.earlier.facts}} if self.earlier else {}),
         }
 
     @classmethod
@@ -117,4 +134,5 @@ class Verified:
             facts.get("sample"),
             VerifiedPlace(**facts["place"]) if facts.get("place") else None,
             VerifiedBy.of(facts["by"]) if facts.get("by") else None,
+            cls.of(source, facts["earlier"]["at"], facts["earlier"]) if facts.get("earlier") else None,
         )

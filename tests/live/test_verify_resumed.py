@@ -19,10 +19,12 @@ from anabranch.job.keep_verifying import Watch
 from anabranch.job.resuming import OTHER_SERVER, resumed
 from anabranch.job.signals import Stop
 from anabranch.job.verifying import states_of, tables_of
+from anabranch.job.watched import Turn
 from anabranch.lifecycle import repairing
 from anabranch.model.cutover import CutoverNote, Phase, Step
 from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
+from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
@@ -169,6 +171,7 @@ def test_a_result_that_does_not_hold_any_more_is_made_again(here: JobHere, monke
         assert hold(here, by_rows=True) == set()
         assert hold(here, server="another one") == set()
         a_switch_while_it_is_compared_tells_nothing_of_the_others(here, monkeypatch)
+        a_turn_of_the_watch_that_cannot_tell_takes_nothing_away(here, monkeypatch)
         a_turn_of_the_watch_does_for_it(here)
         a_repair_forgets_it(here, monkeypatch)
         flip(here, "d", 1)
@@ -273,14 +276,60 @@ def a_switch_while_it_is_compared_tells_nothing_of_the_others(here: JobHere, mon
 
 
 def a_turn_of_the_watch_does_for_it(here: JobHere) -> None:
-    stop = Stop()
-    with without_spark() as spark:
-        pattern = f"{here.made.schema}.a"
-        Watch(here.job, cast(Any, spark), (pattern,), False, 1.0, stop, lambda line: stop.ask()).run()
+    pattern = f"{here.made.schema}.a"
+    watched(here, "a")
     found = kept(here)["a"]
     assert found.place is not None and hold(here) == ALL - {"d"}
     assert verified(here, resumes=True, patterns=(pattern,)).identical
     assert kept(here)["a"].place == found.place, "a later look that finds it equal does not take its place away"
+
+
+def a_turn_of_the_watch_that_cannot_tell_takes_nothing_away(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show it as pending, which is no table that is equal, and go on behind the result before it, also where the turn ended
+    while that was made. A verification that begins anew goes on behind none of it."""
+    assert not verified(here).identical and hold(here) == ALL - {"d"}
+    before, look = kept(here)["a"], Watch._verified
+    assert before.by is not None
+
+    def pending(self: Watch, state: TableState, began: int) -> Turn | None:
+        turn = look(self, state, began)
+        assert turn is not None and turn.found.identical
+        one = replace(turn.found.tables[0], identical=False, pending=1, why="busy")
+        return Turn(replace(turn.found, tables=(one,)))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Watch, "_verified", pending)
+        for _ in range(2):
+            watched(here, "a")
+            found = kept(here)["a"]
+            assert (found.result, found.place, found.by) == ("pending", None, None)
+            assert hold(here) == ALL - {"d"} and found.earlier == before
+        told = verified(here, resumes=True)
+        assert {name_of({"source": one.source}): one.rows_source for one in told.tables if one.identical}["a"] == 2
+        assert kept(here)["a"] == found
+        compare = in_rounds.compared_whole
+
+        def compared(*given: Any) -> Verification:
+            made = compare(*given)
+            watched(here, "a")
+            return made
+
+        patched.setattr(in_rounds, "compared_whole", compared)
+        assert verified(here, patterns=(f"{here.made.schema}.a",)).identical
+        assert kept(here)["a"].result == "pending" and hold(here) == set(), "of nothing that goes on it is left nothing"
+        patched.setattr(in_rounds, "compared_whole", compare)
+        assert not verified(here).identical and hold(here) == ALL - {"d"}
+        patched.setattr(in_rounds, "compared_whole", compared)
+        assert verified(here, resumes=True, by_rows=True).kept
+        assert kept(here)["a"].result == "identical" and hold(here) == ALL - {"d"}
+
+
+def watched(here: JobHere, name: str) -> None:
+    """Let `verify --watch` have one turn."""
+    stop = Stop()
+    with without_spark() as spark:
+        pattern = f"{here.made.schema}.{name}"
+        Watch(here.job, cast(Any, spark), (pattern,), False, 1.0, stop, lambda line: stop.ask()).run()
 
 
 def a_repair_forgets_it(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
