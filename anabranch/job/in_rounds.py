@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anabranch.job.keeping_results import known
-from anabranch.job.left_out import tells_all
+from anabranch.job.left_out import NOTHING, tells_all
 from anabranch.job.resuming import Resumed, require_whole, resumed
 from anabranch.job.verifying import beside_running, compared_whole, expected_identity, place_of, verify
 from anabranch.model.ids import TableId
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from anabranch.view.job_view import JobView
 
+SWITCHED = "the source has become another server since it was compared; the next call compares it"
 ROWS, TABLES = 1_000_000, 100  # of a round at most, as the source estimates them; a larger table has a round of its own
 
 
@@ -74,6 +75,7 @@ class _Rounds:
     going: Resumed
     beside: Beside | None  # also where no part runs any more: rows that it has not brought are no difference
     is_same: bool = True  # the source is the server still that it was
+    _server: str = ""  # which one it was behind the last round
     _found: dict[TableId, TableResult] = field(default_factory=dict)
     _told: list[Verification] = field(default_factory=list)
 
@@ -109,7 +111,8 @@ class _Rounds:
             last = known(store, self.job.config.name)
         found = compared_whole(self.job, self.spark, tables, replace(self.wanted, budget=budget), beside)
         places = before, place_of(self.job)
-        self.is_same = self.is_same and server_of(self.job) == self.going.server
+        server, former = server_of(self.job), self._server or self.going.server
+        self.is_same, self._server = self.is_same and server == self.going.server, server
         by_name = {str(one.table.source): one for one in tables}
         for result in found.tables:
             one = by_name[result.source]
@@ -120,6 +123,8 @@ class _Rounds:
                 )
             self._found[one.table.source] = result
         self._told.append(found)
+        if server != former:
+            self._found = {table: _as_of_another(one) for table, one in self._found.items()}
 
     def _is_undecided(self, one: VerifyTable) -> bool:
         found = self._found.get(one.table.source)
@@ -145,6 +150,12 @@ def _together(ordered: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         rows += size
     if group:
         yield group
+
+
+def _as_of_another(found: TableResult) -> TableResult:
+    """Return the result of a table that was compared while the source was another server, or became one: what was equal there
+    need not be so now. A row that differed has been found, whichever had it."""
+    return replace(found, **NOTHING, why=SWITCHED, compared=None) if found.identical else found
 
 
 def _not_reached(one: VerifyTable) -> TableResult:

@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.job import in_rounds, parts, verifying
-from anabranch.job.in_rounds import server_of, verify_in_rounds
+from anabranch.job.in_rounds import SWITCHED, server_of, verify_in_rounds
 from anabranch.job.keep_verifying import Watch
 from anabranch.job.resuming import OTHER_SERVER, resumed
 from anabranch.job.signals import Stop
@@ -273,6 +273,17 @@ def a_switch_while_it_is_compared_tells_nothing_of_the_others(here: JobHere, mon
     assert {name_of({"source": one.source}) for one in found.tables if one.why == OTHER_SERVER} == ALL - {"d"}
     assert found.kept and found.kept.earlier == 0 and not any(one.identical for one in found.tables)
     assert "d" not in kept(here) and hold(here) == ALL - {"d"}
+    servers = [one := server_of(here.job), one, one, "another one", "another one", "another one"]
+    with monkeypatch.context() as patched:
+        patched.setattr(in_rounds, "TABLES", 1)
+        patched.setattr(in_rounds, "server_of", lambda _: servers.pop(0))
+        found = verified(here)
+    by_name = {one.source.partition(".")[2]: one for one in found.tables}
+    of_before = {name for name, one in by_name.items() if one.why == SWITCHED}
+    assert len(of_before | {"d"}) in (3, 4) and not servers and found.exit_code == 4 and by_name["d"].different == 1
+    assert {name for name, one in by_name.items() if one.identical} == ALL - of_before - {"d"}
+    assert all(by_name[name].pending and not by_name[name].compared for name in of_before)
+    assert not verified(here).identical and hold(here) == ALL - {"d"}
 
 
 def a_turn_of_the_watch_does_for_it(here: JobHere) -> None:
