@@ -1,5 +1,5 @@
 """Notes changes of a table's partitions, whose definition stays, each by itself: a table may have many, and get another one
-every hour.
+every hour, or lose one with its rows, which is a next version of the same definition.
 
 What does not live here: lines of the history (history.py), who finds out (capture).
 """
@@ -18,8 +18,26 @@ def change(then: TableSchema, latest: tuple[Partition, ...]) -> str:
     """Return what makes these partitions of those that the definition has; "" where they are the same."""
     gone = [part for part in then.partitions if part not in latest]
     came = [part for part in latest if part not in then.partitions]
-    if not (gone or came):
+    return _text(then, gone, came, latest) if gone or came else ""
+
+
+def change_of_version(then: TableSchema, now: TableSchema) -> str:
+    """Return what makes the next version of a definition that stays as it is but for its partitions; "" where more changes."""
+    if now.version != then.version + 1:
         return ""
+    gone = [part for part in then.partitions if part not in now.partitions]
+    text = _text(then, gone, [part for part in now.partitions if part not in then.partitions], now.partitions)
+    return text if next_of(then, text).to_json() == now.to_json() else ""  # also what comparing leaves out
+
+
+def next_of(then: TableSchema, text: str) -> TableSchema:
+    """Return the version that such a change makes of the one before. Raises KeyError, TypeError, ValueError."""
+    if json.loads(text)["version"] != then.version:
+        raise ValueError(f"it is not version {then.version} that it changes")
+    return changed(then, text).with_version(then.version + 1)
+
+
+def _text(then: TableSchema, gone: list[Partition], came: list[Partition], latest: tuple[Partition, ...]) -> str:
     if not _are_parents_first(_changed(then.partitions, gone, came)):
         gone, came = list(then.partitions), list(latest)
     found = {

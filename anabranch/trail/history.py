@@ -34,6 +34,7 @@ RESTORE = (
 NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
 _RARE = (
     "joined", "reason", "statement", "altered", "at", "renamed", "filled", "swapped", "created", "dropped", "rows_went",
+    "parts",
 )  # fmt: skip
 _ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
 _TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
@@ -45,7 +46,8 @@ class Entry:
     joins again, no longer parked; `altered`: the table goes on, altered by `statement`, or by the transaction that was
     committed `at` a place of the log, before which the entry stands; `renamed`: former and next names of its columns;
     `swapped`: a copy came in for it; `created`: `statement` made it; `dropped`: `statement` has taken the table away, and the
-    definition is one that no row has; `rows_went`: rows went with a partition, and the definition stayed), `copy` (`table`
+    definition is one that no row has; `rows_went`: rows went with a partition, and the definition stayed; `parts`: in a
+    line in place of the definition, what became of the partitions of the version before, by divided.change), `copy` (`table`
     is a copy that a tool makes, of the table in `schema`, which says how that will be defined once the copy comes in;
     `filled` as in Untold; `reason`: why it may not come in, "" where it may; `at`: the place of the last statement about
     it; it is no copy any more without a schema, nor once its table is swapped, parked, or joins), `parts` (`statement`: what
@@ -69,6 +71,7 @@ class Entry:
     created: bool = False
     dropped: bool = False
     rows_went: bool = False
+    parts: str = ""
 
     def is_void_after(self, end: int) -> bool:
         """Return whether a trail that ends at `end` does not know the entry.
@@ -284,6 +287,9 @@ class SchemaHistory:
         raise KeyError(f"{table} version {version}")
 
     def add(self, entry: Entry) -> None:
+        """Add a line. Raises KeyError, TypeError, ValueError for one that does not follow the lines before it."""
+        if entry.parts:
+            entry = self._with_definition(entry)
         if entry.kind == "recovered":
             self._replay([e for e in self.entries if not e.is_void_after(entry.sequence)])
         else:
@@ -325,6 +331,16 @@ class SchemaHistory:
             self._copies.pop(entry.table, None)
             if entry.schema:
                 self._copies[entry.table] = entry
+
+    def _with_definition(self, entry: Entry) -> Entry:
+        """Return an entry that says of its definition only what became of the partitions, with all of it."""
+        from anabranch.trail import divided  # most readers of a trail's end read no history
+
+        latest = self.latest(entry.table) if entry.table else None
+        if latest is None:
+            raise ValueError("there is no definition before it")
+        schema = divided.next_of(latest, entry.parts)
+        return replace(entry, table=None, schema=schema, parts="")
 
     def _divide(self, table: TableId, change: str) -> None:
         """Give the newest definition of a table other partitions; it is the same beside them."""
@@ -378,7 +394,10 @@ def parse(
         if entry.kind == "job" and place.job_uuid not in ("", entry.reason):
             what = f"it belongs to the job with the uuid {entry.reason}, the trail to {place.job_uuid}"
             raise _damage(place, data, length, what, RESTORE)
-        history.add(entry)
+        try:
+            history.add(entry)
+        except (KeyError, TypeError, ValueError):
+            raise _damage(place, data, length, "the line does not follow those before it", RESTORE) from None
         length = stop + 1
     if length < published or any(_is_whole(line) for line in data[length:].split(b"\n")[1:]):
         what = "the line is not what was written there (its checksum is wrong)"

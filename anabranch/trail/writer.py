@@ -234,6 +234,11 @@ class TrailWriter:
         alters the table, if that chunk is put just before it.
         """
         entry = Entry("schema", self.next_sequence, schema=table_schema, statement=statement, altered=True)
+        latest = self._history.latest(table_schema.id) if untold.rows_went else None
+        if latest is not None and (change := divided.change_of_version(latest, table_schema)):
+            entry = replace(
+                entry, table=table_schema.id, schema=None, parts=change
+            )  # all else would be written once more
         told = {name: getattr(untold, name) for name in ("renamed", "swapped", "created", "dropped", "rows_went")}
         self._note(replace(entry, at=at, **told))
 

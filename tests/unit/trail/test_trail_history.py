@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -353,6 +354,51 @@ def test_each_partition_that_comes_or_goes_is_noted_by_itself(open_writer, open_
     for entry in reader.history.entries:
         again.add(Entry.from_line(entry.to_line().rstrip()))
     assert again.in_force()[samples.ORDERS].partitions == parts[1:]
+
+
+def test_a_partition_that_goes_with_its_rows_is_noted_by_itself(open_writer, open_reader, samples, kill):
+    """Each is a version of its own, which knows its partitions, also behind a restart, a kill and a copy of the lines. One that
+    is taken back leaves the version before it."""
+    parts = tuple(Partition(f"s.p{n}", TableId("s", f"p{n}"), bound=f"FROM ({n})", oid=n) for n in range(1, 722))
+    writer, reader, schema = open_writer(), open_reader(), samples.definition()
+    writer.append(samples.chunk(1, 1))
+    writer.divide(replace(schema, partitions=parts))
+
+    def goes(writer, left, number):
+        now = replace(schema, partitions=left).with_version(number)
+        writer.alter(now, "DROP", untold=Untold(rows_went=True))
+        return now
+
+    expected = []
+    for number, left in enumerate(
+        (parts[1:], parts[2:], parts[2:]), 2
+    ):  # the last of a source that tells no partitions
+        expected.append(goes(writer, left, number))
+        writer.append(samples.chunk(number, number))
+        writer.close()
+        writer = open_writer()
+    file = Path(writer.directory, "history")
+    sizes = [len(line) for line in file.read_bytes().splitlines()]
+    assert max(sizes) > 50_000 and all(size < 1_000 for size in sizes[-3:]), sizes
+    goes(writer, parts[3:], 5)
+    kill(writer)
+    again = open_writer()
+    for history in (again.history, reader.history, reader.history.copy(), SchemaHistory()):
+        if not history.entries:
+            for entry in reader.history.entries:
+                history.add(Entry.from_line(entry.to_line().rstrip()))
+        assert [history.at(samples.ORDERS, one.version) for one in expected] == expected
+        assert history.in_force()[samples.ORDERS] == expected[-1] and all(map(history.lost_rows, expected))
+        assert history.altered_between(0, 9) == [2, 3, 4]
+    more = replace(expected[-1], comment="another one").with_version(5)
+    again.alter(more, "ALTER", untold=Untold(rows_went=True))
+    again.append(samples.chunk(5, 5))
+    again.flush()
+    assert reader.history.in_force()[samples.ORDERS] == more
+    assert reader.history.at(samples.ORDERS, 5).comment == "another one", "which is written whole"
+    (line,) = [line for line in file.read_bytes().splitlines(keepends=True) if b'"parts":' in line][:1]
+    with pytest.raises(TrailCorrupt, match="does not follow those before it"):
+        parse(line, 0, SchemaHistory())
 
 
 def test_parents_stay_before_their_partitions(samples):
