@@ -60,9 +60,9 @@ class WayBack(Protocol):
     def is_held(self) -> bool:
         """Return whether it is held, and was not released."""
 
-    def strays(self) -> Collection[TableId] | None:
+    def strays(self, patience: float) -> Collection[TableId] | None:
         """Return the tables of its source to which somebody else has written since it is held, by its trail; None where nobody
-        can tell that up to now."""
+        can tell that up to now, also not after `patience` seconds for its capture to come there."""
 
     def open(self) -> None:
         """Lift its fence, which shuts the target of this cut-over."""

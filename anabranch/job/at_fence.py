@@ -48,6 +48,7 @@ CHECK = "cutover.verify"
 NAMED = 3  # tables that differ, in the error
 BEFORE = 600.0  # seconds for all passes before the fence, shared by the tables: nobody waits for them
 PASSES = 8  # before the fence, each over what has changed since the one before it
+LOOKS = 10.0  # seconds for the capture of the job that goes the other way to read up to now, once
 SHORT = 1.0  # seconds: what changes meanwhile is quick to compare at the fence
 UNDECIDED = "begin it again; anabranch verify JOB, beside the running job, says of what nobody can tell, and why"
 NO_RESULT = "verify --watch has not found it equal yet"
@@ -61,6 +62,7 @@ UNREAD = (
     "the job that goes the other way has not read up to now who else has written to the target: is its capture at work?"
 )
 LEAVES_OUT = "the job leaves out an origin that may have written: its trail does not tell all changes"
+Strays = Callable[[float], Collection[TableId] | None]  # `WayBack.strays`
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class AtFence:
     job: JobView
     spark: Callable[[], SparkSession]
     tell: Callable[[str], None] = lambda _: None
-    strays: Callable[[], Collection[TableId] | None] = frozenset  # `WayBack.strays`
+    strays: Strays = lambda _: frozenset()
+    _patience: float = LOOKS
     _nearer: dict[TableId, Nearer] = field(default_factory=dict)
 
     def before(self, verifies: Verifies) -> str:
@@ -176,7 +179,14 @@ class AtFence:
         return told(self.job.label, since, found, whole)
 
     def _choice(self) -> Choice:
-        return but_strays(chosen(self.job), self.strays)
+        return but_strays(chosen(self.job), self._strays)
+
+    def _strays(self) -> Collection[TableId] | None:
+        """Ask for tables that somebody else has written to. Who has waited for an answer in vain waits no second time, when the
+        application stands: it is there by now, or nobody can tell."""
+        found = self.strays(self._patience)
+        self._patience = LOOKS if found is not None else 0.0
+        return found
 
     def _since(self, tables: Sequence[Known]) -> tuple[list[Compared], dict[TableId, str]]:
         """Compare what changed. Returns results that are certain, and the tables that have to be compared whole, with why. Each
@@ -244,9 +254,9 @@ def untouched(job: JobView, tables: Sequence[Known]) -> set[TableId]:
     return found
 
 
-def plan(job: JobView, strays: Callable[[], Collection[TableId] | None] = frozenset) -> Iterator[CheckResult]:
+def plan(job: JobView, strays: Strays) -> Iterator[CheckResult]:
     """Say of each table how it would be compared now, with how many keys."""
-    choice = but_strays(chosen(job), strays)
+    choice = but_strays(chosen(job), lambda: strays(LOOKS))
     with closing(looking(job, Still, beside_of(job))) as again:
         for known in choice.known:
             table = str(known.one.table.source)

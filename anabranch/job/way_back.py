@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 J = TypeVar("J", bound="JobView")
 CHECK = "cutover.reverse"
-STRAYS = 10.0  # seconds for the capture of a job that is held to read up to now
 FAILED, OK = CheckVerdict.FAILED, CheckVerdict.OK
 
 
@@ -97,7 +96,7 @@ class OtherWay:
         with store_of(self._job()) as store:
             return self._cutover(store).is_finished
 
-    def strays(self) -> Collection[TableId] | None:
+    def strays(self, patience: float) -> Collection[TableId] | None:
         if not self.is_held():
             return frozenset()
         job = self._job()
@@ -108,7 +107,7 @@ class OtherWay:
             held = int(self._cutover(store).facts(Step.HOLD)["sequence"])
             try:
                 with closing(TrailReader(job.trail)) as trail:
-                    Following(job, store, trail, source.order).read(catalog.mark(), STRAYS)
+                    Following(job, store, trail, source.order).read(catalog.mark(), patience)
                     if trail.first() - 1 > held:
                         return None
                     found = {row.table for row in show(trail, after=held) if row.position.sequence > held}

@@ -204,6 +204,7 @@ def test_rule_24_25_a_table_of_which_the_trail_does_not_tell_all_is_compared_who
             watched(cut, "item", "draft")
             assert ends.compared() == {"item": "", "draft": ""}
             assert ends.compared(Verifies.WHOLE) == {"item": "differs", "draft": "differs"}
+            who_else_has_written_is_waited_for_once(cut)
             cut.made.source.execute("TRUNCATE TABLE draft", "INSERT INTO draft (id, v) VALUES (1, 1)")
             until(lambda: cut.made.target.query(f"SELECT v FROM {cut.there('draft')}") == [(1,)], "the rows are gone")
             assert ends.compared() == {"item": "", "draft": f"differs: {WHOLE}"}
@@ -231,6 +232,25 @@ def test_rule_24_25_a_table_of_which_the_trail_does_not_tell_all_is_compared_who
             watched(cut, "item", "draft")
             assert ends.compared() == {"item": "", "draft": ""}
         what_the_trail_does_not_tell(ends)
+
+
+def who_else_has_written_is_waited_for_once(cut: Cut) -> None:
+    """Nobody waits inside the fence for a capture that was waited for in vain before it; an answer that is there is taken."""
+    for later, why in ((None, at_fence.UNREAD), (frozenset[TableId](), "")):
+        asked, answers = list[tuple[float, ...]](), [None, later]
+
+        def strays(*patience: float, asked: Any = asked, answers: Any = answers) -> Any:
+            asked.append(patience)
+            return answers.pop(0)
+
+        with without_spark() as spark:
+            fence = AtFence(cut.here.job, spark, strays=strays)
+            assert fence.before(SINCE) == ""
+            differing, facts = fence.at_fence(SINCE)
+        assert {one.get("why", "") for one in facts["tables"] if one["source"].endswith(".item")} == {
+            why
+        } and not differing
+        assert asked == [(at_fence.LOOKS,), (0.0,)]
 
 
 def one_that_uses_up_its_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
