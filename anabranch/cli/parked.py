@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from anabranch.cli.each import of_each
+from anabranch.cli.homes import require_home
 from anabranch.cli.options import (
     Command,
     VerbGroup,
@@ -43,7 +44,9 @@ def ls(job: str, target: str | None, as_json: bool) -> None:
     from anabranch.cli import parked_text as text
     from anabranch.job import Job
 
-    answers = of_each(Job.from_file(job), target, lambda one: (one.parked(), one.set_aside()))
+    opened = Job.from_file(job)
+    require_home(opened)
+    answers = of_each(opened, target, lambda one: (one.parked(), one.set_aside()))
     answers.show(
         as_json, lambda found: text.listed_facts(*found), lambda found: click.echo("\n".join(text.listed(*found)))
     )
@@ -65,6 +68,7 @@ def show(job: str, target: str | None, table: str, as_json: bool) -> None:
     from anabranch.job import Job
 
     opened = Job.from_file(job).on(target)
+    require_home(opened)
     rows = [*opened.set_aside(table), *opened.set_aside(table, discarded=True)]
     found = [one for one in opened.parked() if str(one.source) == table] if rows else opened.parked(table)
     if as_json:

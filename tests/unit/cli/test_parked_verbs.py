@@ -64,6 +64,18 @@ def test_nothing_is_parked_and_nothing_set_aside(parked: Verb) -> None:
     assert code == 2 and "no row of shop.goods is set aside" in said
 
 
+@pytest.mark.parametrize("words", [("ls",), ("ls", "--json"), ("show", "shop.goods")])
+def test_a_home_that_is_not_there_is_no_empty_list(
+    parked: Verb, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path / "hme"))
+    code, shown, said = parked(*words)
+    assert (code, shown) == (2, "") and f"$ANABRANCH_HOME is {tmp_path / 'hme'}, which does not exist" in said
+    assert not (tmp_path / "hme").exists()
+    (tmp_path / "hme").mkdir()
+    assert parked("ls")[:2] == (0, "no table is parked\n")
+
+
 def test_rows_are_listed_and_shown(parked: Verb) -> None:
     for number in range(1, 25):
         put(number, {"id": str(number), "part": "a=b"})
