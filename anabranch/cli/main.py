@@ -45,7 +45,7 @@ GROUPS = {
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 FILES = {"types": "certify"}  # of verbs that are in a file of another name
-LOGGING = {"run", "capture", "load", "apply", "receive", "route"}  # an error of theirs is a line of their log, too
+LOGGING = {"run", "capture", "load", "apply", "receive", "route"}  # an error of theirs is a line of their log
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
 # Of Arrow's allocators the one that keeps least behind a large transaction (10 to 20 MB less). Children take it over.
 ALLOCATOR = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
@@ -182,29 +182,41 @@ def _leaves(group: ExceptionGroup[AnabranchError]) -> list[AnabranchError]:
 
 
 def _tell(errors: list[AnabranchError], arguments: list[str]) -> int:
-    """Print every message, with the line of the job file that decides, also as JSON where logs are. Returns the lowest
-    of the codes.
+    """Write every error once, with the line of the job file that decides: as text, or as JSON where the output is that.
+    Returns the lowest of the codes.
     """
     from anabranch.cli.deciding import deciding_line  # with the models of the job file, which are slow to import
 
     for error in errors:
-        for text in (_text(error) + deciding_line(error, arguments), *getattr(error, "__notes__", ())):
+        decided, notes = deciding_line(error, arguments), getattr(error, "__notes__", [])
+        if _is_json(arguments):
+            _tell_machines(error, arguments, decided, notes)
+            continue
+        for text in (_text(error) + decided, *notes):
             click.echo(click.style("error: ", fg="red", bold=True) + text, err=True)
-        _tell_machines(error, arguments)
     return min(error.exit_code for error in errors)
 
 
-def _tell_machines(error: AnabranchError, arguments: list[str]) -> None:
-    """Log one line with everything that is known of an error, for verbs that log, or were asked for JSON."""
+def _is_json(arguments: list[str]) -> bool:
+    """Return whether errors of a command line are JSON: of verbs that log, or were asked for JSON, where logs are."""
     from anabranch import log
 
-    if not log.is_json() or not (LOGGING & set(arguments) or "--json" in arguments):
-        return
+    return log.is_json() and (_verb(arguments) in LOGGING or "--json" in arguments)
+
+
+def _verb(arguments: list[str]) -> str:
+    return next((word for word in arguments if word in VERBS), "")
+
+
+def _tell_machines(error: AnabranchError, arguments: list[str], decided: str = "", notes: Sequence[str] = ()) -> None:
+    """Log one line with everything that is known of an error."""
+    from anabranch import log
+
     job = (error.job or "").partition(",")[0]
-    verb = next((word for word in arguments if word in VERBS), "")
-    task = error.task or "/".join(filter(None, (job, verb)))
+    task = error.task or "/".join(filter(None, (job, _verb(arguments))))
     facts = error.facts() | {"job": job or None, "task": task, "retried": False}
-    log.get().error("error", message=error.message, hint=error.hint, **facts)
+    more = {"notes": list(notes)} if notes else {}
+    log.get().error("error", message=error.message, hint=error.hint + decided, **facts, **more)
 
 
 def _text(error: AnabranchError) -> str:
@@ -223,8 +235,10 @@ def _unexpected(error: BaseException, arguments: list[str]) -> int:
     except OSError as full:  # nowhere is room
         place = f"above: {full.strerror}"
         click.echo(text, err=True)
-    click.echo(f"unexpected error: {kind} (this is a bug; traceback {place})", err=True)
-    _tell_machines(_bug(error, place), arguments)
+    if _is_json(arguments):
+        _tell_machines(_bug(error, place), arguments)
+    else:
+        click.echo(f"unexpected error: {kind} (this is a bug; traceback {place})", err=True)
     return UNEXPECTED
 
 

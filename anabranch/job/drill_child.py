@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 END_SECONDS = 90.0  # for what runs in it; then it is killed
-TOLD = 2_000  # bytes of its messages that are looked through for the error
+TOLD = 16_000  # bytes of its log that are looked through for the error
 
 
 @contextmanager
@@ -41,8 +42,16 @@ def _why(said: IO[bytes], code: int) -> str:
     size = said.seek(0, os.SEEK_END)
     said.seek(max(0, size - TOLD))
     lines = [line for line in said.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return " ".join(errors or lines[-1:]) or f"exit code {code}"
+    return " ".join(list(_errors(lines)) or lines[-1:]) or f"exit code {code}"
+
+
+def _errors(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the errors of a log in JSON, with what to do."""
+    for line in lines:
+        with contextlib.suppress(ValueError):  # a text among the lines, or one that is cut at its beginning
+            found = json.loads(line)
+            if isinstance(found, dict) and found.get("event") == "error":
+                yield " — ".join(filter(None, (found.get("message"), found.get("hint"))))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -35,6 +35,7 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import ShownRow, show
 from rigs import forked_commands
 from rigs.forked_commands import ForkedProcess
+from rigs.told_errors import as_read
 
 PATIENCE = 240.0  # seconds: nobody waits for less, whatever is asked for; a busy machine takes its time
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
@@ -95,7 +96,7 @@ class Running:
 
     @property
     def stderr(self) -> str:
-        return self.err.read_text(errors="replace")
+        return as_read(self.err.read_text(errors="replace"))
 
     def wait(self, seconds: float = 90.0) -> Result:
         try:

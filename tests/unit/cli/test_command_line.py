@@ -263,7 +263,8 @@ def test_every_verb_refuses_a_wrong_job_file_with_every_problem(call: Call, tmp_
     done = call(verb, str(tmp_path / "job.toml"))
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith(f"error: {tmp_path}/job.toml has 4 problems\n")
+    start = '{"message": "' if verb in shell.LOGGING else "error: "
+    assert done.stderr.startswith(f"{start}{tmp_path}/job.toml has 4 problems") and done.stderr.count("4 problems") == 1
     assert "line 3, [source] url: unknown URL scheme 'mysqll'" in done.stderr
     assert "line 4, laod: unknown section" in done.stderr
     assert "S3cret" not in done.stderr

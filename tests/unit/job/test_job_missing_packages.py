@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rigs.told_errors import as_read
+
 PROGRAM = (
     "import sys\nfor name in sys.argv[2].split(','): sys.modules[name] = None\n"
     "from anabranch.cli.main import exit_code\nsys.exit(exit_code([sys.argv[1], sys.argv[3]]))"
@@ -21,12 +23,12 @@ PROGRAM = (
         (
             "load",
             "pyspark",
-            "error: job shop: Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
+            "Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
         ),
         (
             "apply",
             "pyspark",
-            "error: job shop: Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
+            "Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
         ),
         (
             "verify",
@@ -61,6 +63,6 @@ def test_what_is_missing_is_named_with_its_extra(tmp_path: Path, verb: str, pack
         timeout=300,
         env={**os.environ, "ANABRANCH_HOME": str(tmp_path)},
     )
-    told = done.stderr + done.stdout
+    told = as_read(done.stderr) + done.stdout
     assert expected in told and "unexpected" not in told
     assert done.returncode == 2
