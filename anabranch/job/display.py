@@ -11,12 +11,21 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from anabranch import log
 from anabranch.job.lag import Lag
-from anabranch.job.status import Picture
+from anabranch.job.status import Picture, rows_loaded
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -58,6 +67,29 @@ class Display:
             self._live.update(Group(*shown))
 
 
+class Rate:
+    """The rate at which something is counted, of the last seconds."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def told(self, now: float, count: int) -> int:
+        """Note a count, and return the rate up to it."""
+        self._counts.append((now, count))
+        while now - self._counts[0][0] > RATE_SECONDS:
+            self._counts.popleft()
+        then, before = self._counts[0]
+        return max(0, round((count - before) / max(now - then, 0.25)))  # less: a load has begun again
+
+
+class RowsPerSecond(ProgressColumn):
+    """The rate of a table's rows behind its bar."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f} rows/s" if speed else "")
+
+
 class Pane:
     """The part of the display that shows one target."""
 
@@ -67,13 +99,14 @@ class Pane:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            RowsPerSecond(),
             TimeRemainingColumn(compact=True),
             console=self.console,
         )
         self._named = {"target": self.job.target} if self.job.is_one_of_several else {}
         self._lag, self._picture = Lag(self.job.trail), Picture(self.job)
         self._bars: dict[str, TaskID] = {}
-        self._changes: deque[tuple[float, int]] = deque()
+        self._changes, self._rows = Rate(), Rate()
         self._next_log = 0.0
         self._phase = ""
 
@@ -96,17 +129,15 @@ class Pane:
 
     def _facts(self, progress: caughtup.Progress, snapshot: dict[str, Any], now: float) -> dict[str, Any]:
         changes = sum(state.changes_applied for state in progress.states.values())
-        self._changes.append((now, changes))
-        while now - self._changes[0][0] > RATE_SECONDS:
-            self._changes.popleft()
-        elapsed = max(now - self._changes[0][0], 0.25)
+        rows = sum(rows_loaded(state, snapshot) for state in progress.states.values())
         parked, aside = progress.parked(), sum(progress.set_aside().values())
         return {
             "phase": snapshot["phase"],
             "lag_seconds": self._lag.seconds(snapshot, progress.checkpoint),
-            "changes_per_second": round((changes - self._changes[0][1]) / elapsed),
+            "changes_per_second": self._changes.told(now, changes),
             "changes": changes,
-            "rows_loaded": sum(s.rows_loaded for s in progress.states.values()),
+            "rows_loaded": rows,
+            **({"rows_per_second": self._rows.told(now, rows)} if snapshot["phase"] == "loading" else {}),
             "position": str(progress.checkpoint.position) if progress.checkpoint else "",
             **({"waiting_for": snapshot["detail"]} if snapshot["detail"] else {}),
             **({"parked": len(parked)} if parked else {}),

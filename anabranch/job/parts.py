@@ -237,7 +237,7 @@ def run_load(
             refuse_other_values(job)
         if not stop.asked():
             if job.config.keeps_changes:
-                begin_changes(job, stop.asked, LoadWatcher(state).begins)
+                begin_changes(job, stop.asked, LoadWatcher(state))
             elif not tables:
                 loading = Loading(job, engine, stop.asked, LoadWatcher(state))
                 loading.all_tables()

@@ -282,19 +282,25 @@ def _several(job: JobView, snapshot: dict[str, Any]) -> SeveralStatus:
     return SeveralStatus(str(job.endpoint), snapshot["phase"], snapshot["detail"], _last_error([snapshot]))
 
 
+def rows_loaded(state: TableState, snapshot: dict[str, Any]) -> int:
+    """Return how many rows a table's load has copied. A target that takes all of a table at once has no state of it before."""
+    is_coming = state.is_open and snapshot["phase"] == "loading"
+    told = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.is_loading or is_coming else 0
+    return max(state.rows_loaded, told)
+
+
 def _table(
     state: TableState,
     snapshot: dict[str, Any],
     verified: Verified | None = None,
     asked: UndecidedStatus | None = None,
 ) -> TableStatus:
-    loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.is_loading else 0
     return TableStatus(
         str(state.source),
         str(state.target),
         "dropped" if state.is_dropped else state.state,
         state.reason,
-        max(state.rows_loaded, loading),
+        rows_loaded(state, snapshot),
         state.changes_applied,
         state.facts.set_aside,
         state.facts.conflicts,

@@ -18,7 +18,7 @@ from anabranch.failpoints import reach
 from anabranch.lifecycle.arming import hand_on
 from anabranch.lifecycle.attunity import make_tables
 from anabranch.lifecycle.beginning import prepare_target
-from anabranch.lifecycle.first_rows import load_first_rows, refuse_unfit
+from anabranch.lifecycle.first_rows import Watcher, load_first_rows, refuse_unfit
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 
-def begin_changes(job: JobView, stop: Callable[[], bool], begins: Callable[[], object] = lambda: None) -> None:
+def begin_changes(job: JobView, stop: Callable[[], bool], watcher: Watcher) -> None:
     """Create the change tables, set the checkpoint in front of the trail's first transaction, and load the rows that are there,
-    where the job wants them. Nothing to do is no error. `begins` is told when rows are about to be read.
+    where the job wants them. Nothing to do is no error. `watcher` is told of the rows.
 
     Raises StateError where a table changed meanwhile, or the database has change tables of another job."""
     with store_of(job) as store:
@@ -49,7 +49,7 @@ def begin_changes(job: JobView, stop: Callable[[], bool], begins: Callable[[], o
             _follow_instances(job, store)
             make_tables(job)
             hand_on(job, checkpoint.position.sequence)
-        load_first_rows(job, store, stop, begins)
+        load_first_rows(job, store, stop, watcher)
 
 
 def _refuse_lost(job: JobView) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch import log
 from anabranch.contracts import Bounds, FirstRows, SnapshotReader, TakesFirstRows, TargetStore
@@ -31,10 +31,12 @@ from anabranch.view.options import value_rules
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
     from anabranch.view.job_view import JobView
 
 PAUSE_S = 0.5  # between two looks whether capture has come to a snapshot
+TELLS_S = 0.5  # between two reports of how many rows there are
 NONE = 0  # no transaction has this sequence: the rows are of none
 ALTERED = "it was altered before its rows were read; begin again: anabranch drop JOB --execute, then run the job"
 
@@ -54,16 +56,21 @@ def refuse_unfit(job: JobView, schemas: list[TableSchema]) -> None:
         )
 
 
-def load_first_rows(
-    job: JobView, store: TargetStore, stop: Callable[[], bool], begins: Callable[[], object] = lambda: None
-) -> None:
-    """Load the tables that have begun and have no rows yet; `begins` is told before the first.
-    Raises what reading and writing raise; may be called again."""
+class Watcher(Protocol):
+    """The receiver of reports on how far the rows are: `begins` before the first table, then rows of each that are read."""
+
+    def begins(self) -> None: ...
+
+    def progress(self, table: TableId, rows: int, estimate: int) -> None: ...
+
+
+def load_first_rows(job: JobView, store: TargetStore, stop: Callable[[], bool], watcher: Watcher) -> None:
+    """Load the tables that have begun and have no rows yet. Raises what reading and writing raise; may be called again."""
     target = end_of(job)
     states = [one for _, one in sorted(store.states.tables(job.config.name).items()) if one.is_open]
     if not states or not isinstance(target, TakesFirstRows):
         return
-    begins()
+    watcher.begins()
     source = source_of(job)
     identity = followed_identity(job) or ""
     quiet = TrailQuiet(job.trail, source)
@@ -78,7 +85,7 @@ def load_first_rows(
                 store.states.save_table(job.config.name, park(state, why), state)
                 continue
             try:
-                _Table(job, work, first, state, schema, stop).load()
+                _Table(job, work, first, state, schema, stop, watcher).load()
             except _Stopped:
                 return
 
@@ -98,8 +105,9 @@ class _Table:
         state: TableState,
         schema: TableSchema,
         stop: Callable[[], bool],
+        watcher: Watcher,
     ) -> None:
-        self.stop = stop
+        self.stop, self.watcher, self.has_told = stop, watcher, False
         self.job, self.work, self.first, self.state, self.schema = job, work, first, state, schema
         self.table = job.rules.target_table(schema)
         load = LoadTable(schema, self.table, exact=True)
@@ -119,20 +127,35 @@ class _Table:
         name, place = self.job.config.name, self.work.source.order.mark(mark)
         now = place.commit_time or time.time_ns() // 1000
         committed = Committed(NONE, place.native, now)
-        rows = self._rows(snapshot)
-        count = self.first.load(name, self.state, lambda rows: self._after(mark, rows), self.table, committed, rows)
+        estimate = snapshot.estimate(self.schema)
+        rows = self._rows(snapshot, estimate)
+        try:
+            count = self.first.load(name, self.state, lambda rows: self._after(mark, rows), self.table, committed, rows)
+        except BaseException:
+            if self.has_told:  # none of them is there: they were one transaction
+                self.watcher.progress(self.schema.id, 0, estimate)
+            raise
         reach("first.committed")
         log.get(job=name, table=str(self.state.source)).info("first_rows_written", rows=count, position=place.native)
 
     def _after(self, mark: str, rows: int) -> TableState:
         return replace(vouch(self.state, self.schema, self.state.target, mark, (), False), rows_loaded=rows)
 
-    def _rows(self, snapshot: SnapshotReader) -> Iterator[pa.Table]:
+    def _rows(self, snapshot: SnapshotReader, estimate: int) -> Iterator[pa.Table]:
+        """Yield the rows, and tell how many the target has taken, now and then."""
+        count, due = 0, 0.0
         for lines in whole_lines(self.work.blocks(snapshot, [self.piece])):
             if self.stop():
                 raise _Stopped
             try:
-                yield columns_of_lines(self.table, lines)
+                block = columns_of_lines(self.table, lines)
             except ValueError as error:
                 raise RowRefused(f"a row cannot be read: {error}", table=str(self.schema.id)) from error
+            yield block
+            count += len(block)
+            if time.monotonic() >= due:
+                due, self.has_told = time.monotonic() + TELLS_S, True
+                self.watcher.progress(self.schema.id, count, estimate)
+        if count:
+            self.watcher.progress(self.schema.id, count, count)
         reach("first.read")

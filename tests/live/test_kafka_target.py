@@ -166,7 +166,16 @@ def test_rows_that_are_there_come_once_and_in_front_of_their_changes(
         phases.append(name)
         tells(state, name, *more)
 
+    shown: dict[int, int] = {}
+    counts = StateStore.progress
+
+    def progress(state: StateStore, table: Any, done: int, total: int | None) -> None:
+        counts(state, table, done, total)
+        if table.name == "item":
+            shown[done] = _rows_loaded(here)["item"]
+
     monkeypatch.setattr(StateStore, "phase", phase)
+    monkeypatch.setattr(StateStore, "progress", progress)
     to_kafka(made, kafka, options='topic = "{job}.{table}"\npartitions = 3\ninitial_load = true')
     source.execute(
         "CREATE TABLE other (t VARCHAR(20), d DECIMAL(9,2), at TIMESTAMP NULL, j JSON)", *with_whole_rows(made, "other")
@@ -181,6 +190,9 @@ def test_rows_that_are_there_come_once_and_in_front_of_their_changes(
             here.load()
         failpoints.arm({})
         assert "loading" in phases, phases
+        assert number > 1 or shown == {20: 20, 0: 0}, (
+            "rows are shown as they come, and are none when they are taken back"
+        )
         phases.clear()
         source.execute(f"UPDATE item SET n = {number} WHERE id < 10", f"DELETE FROM item WHERE id = {10 + number}")
     here.load()
@@ -205,6 +217,11 @@ def test_rows_that_are_there_come_once_and_in_front_of_their_changes(
     gone = [before for op, before, _ in found if op == "delete"]
     assert len(found) == 4 and sorted(map(str, read)) == sorted(map(str, gone)), "values as the log has them"
     assert _states(here) == dict.fromkeys(("item", "other", "scenario_mark"), "streaming")
+
+
+def _rows_loaded(here: JobHere) -> dict[str, int]:
+    (target,) = here.job.status()["targets"]
+    return {table["source"].rpartition(".")[2]: table["rows_loaded"] for table in target["tables"]}
 
 
 def _states(here: JobHere) -> dict[str, str]:
