@@ -24,6 +24,7 @@ from bench import (
     hops,
     latency,
     load,
+    managed,
     plan_at_scale,
     presence,
     results,
@@ -66,6 +67,7 @@ BY_NAME: dict[str, Workload] = {  # only where they are asked for
     "reverse": reverse.run,
     "through": through.run,
     "cutover-verified": cutover_verified.run,
+    "managed": managed.run,
 }
 # The part of the full sizes that `reduced` takes.
 REDUCED = {
@@ -88,6 +90,7 @@ REDUCED = {
     "hop": 0.3,
     "through": 0.3,
     "cutover-verified": 0.05,
+    "managed": 1.0,
 }
 POSTGRESQL = "postgresql"
 # What runs where nothing is asked for: the pairs that the goals name, in 75 minutes on two cores.

@@ -64,7 +64,7 @@ def _watched(program: Program) -> tuple[float, dict[int, float]]:
     time.sleep(WATCH)
     program.check()
     cores = (cpu(program.tree) - before) / (time.monotonic() - begin)
-    return cores, {-pid if is_java(pid) else pid: size for pid, size in _resident(program.tree).items()}
+    return cores, {-pid if is_java(pid) else pid: size for pid, size in resident(program.tree).items()}
 
 
 def _capture(job: Job) -> float:
@@ -73,10 +73,10 @@ def _capture(job: Job) -> float:
         until(lambda: program.heard(STARTED), PATIENCE, STARTED, check=program.check)
         time.sleep(SETTLE)
         program.check()
-        return sum(_resident(program.tree).values())
+        return sum(resident(program.tree).values())
 
 
-def _resident(pids: Sequence[int]) -> dict[int, float]:
+def resident(pids: Sequence[int]) -> dict[int, float]:
     """MB resident now, by process; what several share is shared out, so that the sum is what they take (proc(5), Pss)."""
     found = {}
     for pid in pids:

@@ -26,6 +26,7 @@ TITLES = {
     "presence": "Being there",
     "cutover": "Downtime of a cut-over",
     "cutover-verified": "Downtime of a cut-over that verifies at the fence",
+    "managed": "Many jobs under one manager",
     "reverse": "Latency of the way back",
     "beside": "Verification beside writers",
     "altering": "Changes of definitions under load",

@@ -201,8 +201,11 @@ def _serve(
     from anabranch.api.ending import Server
     from anabranch.api.gate import Pace
     from anabranch.cli.offered import commands
+    from anabranch.manager.environment import without_key
+    from anabranch.manager.nursery import Nursery
 
     manager.supervision.may_act = lease.may_act
+    manager.supervision.nursery = Nursery(without_key(os.environ))
     manager.operations.offer(commands(_every_verb()))
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)

@@ -9,15 +9,20 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from anabranch import log
 from anabranch.errors import AnabranchError
+from anabranch.job.forking import ForkedProcess, ForkServer
 from anabranch.job.signals import SUPERVISED
 
 RESTARTS_PER_HOUR = 5
+PROGRAM = (sys.executable, "-m", "anabranch")
 FINAL_CODES = frozenset({2, 3, 5, 6, 7})  # the part has said what a person has to do
 
 
@@ -31,6 +36,44 @@ class PartFailed(AnabranchError):
         self.exit_code = code or 1
 
 
+class Process(Protocol):
+    """A running process, as far as it is used here; subprocess.Popen is one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+
+@dataclass
+class Forks:
+    """Start commands as forks of `server`, as long as there is one; else, and in another Python's environment, as programs."""
+
+    server: ForkServer | None = None
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> Process:
+        words = [*command[len(PROGRAM) :]]
+        if self.server is not None and tuple(command[: len(PROGRAM)]) == PROGRAM:
+            try:
+                return ForkedProcess(self.server.fork([words, dict(environment)]))
+            except RuntimeError as error:  # somebody has killed it, say
+                log.get().warning("forks_given_up", error=str(error))
+                self.server = None
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+
+
+_forks = Forks()
+
+
+def fork_by(server: ForkServer) -> None:
+    """Let all parts that this process starts be forks of `server`."""
+    _forks.server = server
+
+
 @dataclass
 class Child:
     """A part as a process of its own. If it `may_end`, it has `ended_well` once it exited with 0."""
@@ -39,7 +82,7 @@ class Child:
     command: list[str]
     may_end: bool = False
     environment: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     ended_well: bool = False
     restarts_per_hour: int = RESTARTS_PER_HOUR  # -1: always
     restarts: deque[float] = field(default_factory=deque)
@@ -50,7 +93,7 @@ class Child:
     def start(self) -> None:
         self._is_renewed = False
         environment = {**os.environ, SUPERVISED: "1", **self.environment}
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+        self.process = _forks.start(self.command, environment)
 
     def poll(self, now: float) -> None:
         """Start, or start again, what should be running. Raises PartFailed."""

@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
 from anabranch.config.hop_kinds import Kind
+from anabranch.job.children import PROGRAM, Process
 from anabranch.job.hop_process import HOME
+from anabranch.manager.nursery import Nursery
 from anabranch.manager.run_log import keep_short
 from anabranch.state.living import is_here, mark_of
 from anabranch.state.store import FILE, StateStore
 from anabranch.trail import lock
 from anabranch.view.running import RUN, RUN_LOCK
 
-PROGRAM = (sys.executable, "-m", "anabranch")
 COMMAND = (*PROGRAM, "run")
 LOG = "run.log"  # in the job's home: what `run` and its parts write
 
@@ -31,20 +31,32 @@ LOG = "run.log"  # in the job's home: what `run` and its parts write
 class JobProcess:
     """One process `anabranch run`, or that of a hop; `child` where this manager has started it, else it was found."""
 
-    def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None, mark: str = "") -> None:
+    def __init__(self, pid: int, child: Process | None = None, mark: str = "") -> None:
         """`mark`: what it has noted of itself, where it was found."""
         self.pid, self.child = pid, child
         self._mark = mark or mark_of(pid, os.uname().nodename)
 
     @classmethod
-    def started(cls, file: Path, home: Path, environment: Mapping[str, str], kind: Kind = Kind.JOB) -> JobProcess:
-        """Start what runs a file; its output goes to `run.log` in the home. A hop is told where to note itself."""
+    def started(
+        cls,
+        file: Path,
+        home: Path,
+        environment: Mapping[str, str],
+        kind: Kind = Kind.JOB,
+        nursery: Nursery | None = None,
+    ) -> JobProcess:
+        """Start what runs a file, as a fork of the `nursery` where that can; its output goes to `run.log` in the home. A hop is
+        told where to note itself."""
         command = COMMAND if kind is Kind.JOB else (*PROGRAM, kind.verb)
         variables = dict(environment) if kind is Kind.JOB else {**environment, HOME: str(home)}
         home.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # no room: it is tried again while the job is watched
             keep_short(home / LOG)
         with open(os.open(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+            if nursery is not None:
+                forked = nursery.start([*command[len(PROGRAM) :], str(file)], variables, home, home / LOG)
+                if forked is not None:
+                    return cls(forked.pid, forked)
             child = subprocess.Popen(
                 [*command, str(file)],
                 stdin=subprocess.DEVNULL,
@@ -67,6 +79,11 @@ class JobProcess:
         """Return None while it runs, else its exit code, as a shell tells it; -1 where it was not started here."""
         if self.child is not None:
             code = self.child.poll()
+            if (
+                code == -signal.SIGKILL and self._is_same()
+            ):  # what was killed is the nursery, which would have told its end
+                self.child = None
+                return None
             return code if code is None or code >= 0 else 128 - code
         return None if self._is_same() else -1
 

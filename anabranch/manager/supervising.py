@@ -21,6 +21,7 @@ from anabranch.errors import AnabranchError, StateError
 from anabranch.failpoints import reach
 from anabranch.manager.capabilities import Capabilities
 from anabranch.manager.jobs import Jobs
+from anabranch.manager.nursery import Nursery
 from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
 TICK_S = 0.5
@@ -72,7 +73,8 @@ class ProcessState:
 class Supervision:
     """The supervision of one manager's jobs. `home`: where jobs have theirs; `environment`: what their processes get,
     beside their secrets; `is_shared`: whether other machines run jobs of this home, too; `may_act`: whether no other manager
-    can supervise them at this moment; `capabilities`: what this machine may run, where what runs already goes on."""
+    can supervise them at this moment; `capabilities`: what this machine may run, where what runs already goes on; `nursery`:
+    what forks them, None: each is started as a program."""
 
     jobs: Jobs
     home: Path
@@ -80,6 +82,7 @@ class Supervision:
     is_shared: bool = False
     may_act: Callable[[], bool] = lambda: True
     capabilities: Capabilities = field(default_factory=Capabilities)
+    nursery: Nursery | None = None
 
     def __post_init__(self) -> None:
         self._watched: dict[str, Watched] = {}
@@ -283,7 +286,8 @@ class Supervision:
         environment = self.jobs.environment_of_process(name, self.environment)
         watched.kind = self.jobs.kind(name)
         reach("manager.job.start")
-        watched.process = JobProcess.started(self.jobs.file(name), self.home / name, environment, watched.kind)
+        file, home = self.jobs.file(name), self.home / name
+        watched.process = JobProcess.started(file, home, environment, watched.kind, self.nursery)
         reach("manager.job.started")
         watched.began, watched.stop_asked = time.monotonic(), None
         log.get(job=name).info("job_started", pid=watched.process.pid)

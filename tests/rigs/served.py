@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -49,7 +50,7 @@ class Served:
                 return answer.status, _read(answer.read())
         except HTTPError as error:
             return error.code, _read(error.read())
-        except OSError:
+        except (OSError, HTTPException):  # it was killed before the answer, or in the middle of it
             return 0, None
 
     def wait_health(self, code: int = 200) -> None:

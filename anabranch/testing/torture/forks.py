@@ -1,4 +1,4 @@
-"""The parts of a job under torture as forks of a server that has everything imported (testing/forking.py).
+"""The parts of a job under torture as forks of a server that has everything imported (job/forking.py).
 
 What does not live here: what a child does (local.py).
 """
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from anabranch.testing.forking import Forked, ForkServer, import_all, serve
+from anabranch.job.forking import Forked, ForkServer, import_all, serve
 from anabranch.testing.torture import sources, targets
 from anabranch.testing.torture.local import Small, run_part
 

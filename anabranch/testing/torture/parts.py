@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch.failpoints import VARIABLE
-from anabranch.testing.forking import Forked
+from anabranch.job.forking import Forked
 from anabranch.testing.torture.contract import SECOND, PipelineFailed
 from anabranch.testing.torture.forks import fork
 from anabranch.testing.torture.local import Small

@@ -13,9 +13,14 @@ HERE = {"load", "reload", "apply", "verify", "--scan"}
 
 
 def is_ours() -> bool:
-    """Return whether this is `python -m anabranch VERB …` with such a verb, or no module; `sys.argv` is not there yet."""
+    """Return whether this is `python -m anabranch VERB …` with such a verb, what forks them for a manager, or no module;
+    `sys.argv` is not there yet."""
     words = sys.orig_argv[1:6]
-    return words[:1] != ["-m"] or (words[1:2] == ["anabranch"] and bool(HERE & set(words[2:])))
+    return (
+        words[:2] == ["-m", "anabranch.cli.forks"]
+        or words[:1] != ["-m"]
+        or (words[1:2] == ["anabranch"] and bool(HERE & set(words[2:])))
+    )
 
 
 if is_ours():

@@ -1,8 +1,9 @@
-"""Processes in milliseconds: a server of our own that has everything imported, and forks.
+"""Processes in milliseconds: a server of our own that has everything imported, and forks. Its children share that memory.
 
 A module that serves runs as `python -m MODULE FD`, for whoever has the other end of a socket, and ends with it. Each request
 comes with two descriptors: one that the child can read as its standard input, which closes when the asker is gone, and one
-for its process id and, later, its exit code. What does not live here: what is imported, what a child does (torture/forks.py).
+for its process id and, later, its exit code. Linux only. What does not live here: what is imported, and what a child does
+(cli/forks.py, testing/torture/forks.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,7 @@ from anabranch.config.options import build_models
 from anabranch.config.section import build_sections
 
 LONGEST_REQUEST = 1 << 16
+ENDING = (signal.SIGINT, signal.SIGTERM)
 _NUMBER = struct.Struct("<q")
 Become = Callable[[Any, int], object]
 """Turn a child into what its request asks for; it also gets the descriptor of its standard input, and ends with this."""
@@ -51,13 +53,13 @@ class Forked:
         return self._code
 
     def wait(self, seconds: float | None) -> int | None:
-        """Wait for its end, or so long; None: as long as it takes."""
+        """Wait for its end, or so many seconds; None: as long as it takes."""
         if self._code is None:
             _is_readable(self._status, seconds)
         return self.code()
 
-    def send(self, number: signal.Signals) -> bool:
-        """False where it is gone."""
+    def send(self, number: int) -> bool:
+        """Send a signal. Returns False where it is gone."""
         if self.code() is not None:
             return False
         with contextlib.suppress(ProcessLookupError):  # it ended between the question and the signal
@@ -70,6 +72,37 @@ class Forked:
         if self._alive is not None:
             os.close(self._alive)
             self._alive = None
+
+
+class ForkedProcess:
+    """Offer what is used of subprocess.Popen for a forked child."""
+
+    def __init__(self, child: Forked) -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._child.code()
+
+    def poll(self) -> int | None:
+        return self._child.code()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired, as Popen does."""
+        code = self._child.wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("anabranch", timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        self._child.send(number)
+
+    def kill(self) -> None:
+        self._child.send(signal.SIGKILL)
 
 
 def _is_readable(handle: int, seconds: float | None) -> bool:
@@ -85,16 +118,21 @@ class ForkServer:
     control: socket.socket
 
     @classmethod
-    def started(cls, module: str, *arguments: str, paths: Iterable[Path] = ()) -> ForkServer:
-        """Start `python -m MODULE FD ARGUMENTS`, whose process ends with ours; importing everything takes it a second."""
+    def started(
+        cls, module: str, *arguments: str, paths: Iterable[Path] = (), environment: Mapping[str, str] | None = None
+    ) -> ForkServer:
+        """Start `python -m MODULE FD ARGUMENTS`, whose process ends with ours; importing everything takes it a second.
+
+        `environment`: its variables, by default ours. Whoever may look at a child in /proc sees these, not the child's own."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        places = [str(Path(__file__).parents[2]), *map(str, paths), os.environ.get("PYTHONPATH", "")]
+        variables = dict(os.environ if environment is None else environment)
+        places = [str(Path(__file__).parents[2]), *map(str, paths), variables.get("PYTHONPATH", "")]
         subprocess.Popen(
             [sys.executable, "-m", module, str(theirs.fileno()), *arguments],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             # a thread before a fork is one too many
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places)), "OPENBLAS_NUM_THREADS": "1"},
+            env=variables | {"PYTHONPATH": os.pathsep.join(filter(None, places)), "OPENBLAS_NUM_THREADS": "1"},
             start_new_session=True,
         )
         theirs.close()
@@ -115,27 +153,41 @@ class ForkServer:
         return cls(ours)
 
     def fork(self, request: Any) -> Forked:
-        """A child that does what `request` (JSON) asks for. Raises RuntimeError where the server is gone."""
+        """Return a child that does what `request` (JSON) asks for. Raises RuntimeError where the server is gone, and for a
+        request of 64 KB and more."""
+        message = json.dumps(request).encode()
+        if len(message) >= LONGEST_REQUEST:
+            raise RuntimeError(f"the server that forks takes no request of {len(message)} bytes")
         theirs, alive = os.pipe()
         status, told = os.pipe()
         try:
-            socket.send_fds(self.control, [json.dumps(request).encode()], [theirs, told])
+            with contextlib.suppress(OSError):  # it is gone: nothing is read below
+                socket.send_fds(self.control, [message], [theirs, told])
         finally:
             os.close(theirs)
             os.close(told)
         data = os.read(status, _NUMBER.size)
         if not data:
+            os.close(status)
+            os.close(alive)
             raise RuntimeError("the server that forks is gone")
         return Forked(_NUMBER.unpack(data)[0], status, alive)
+
+    def close(self) -> None:
+        """Let the server end; its children go on."""
+        self.control.close()
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
-def import_all(modules: Iterable[str]) -> None:
-    """Import what children need, and prepare the reading of job files, for all of them to share."""
+def import_all(modules: Iterable[str], is_lenient: bool = False) -> None:
+    """Import what children need, and prepare the reading of job files, for all of them to share.
+
+    `is_lenient`: a library that is not installed is left to the child that needs it, which says so. Else raises ImportError."""
     for module in modules:
-        import_module(module)
+        with contextlib.suppress(*[ImportError] * is_lenient):  # the child that needs it meets it again
+            import_module(module)
     build_sections()
     build_models()
     gc.collect()
@@ -143,11 +195,14 @@ def import_all(modules: Iterable[str]) -> None:
 
 
 def serve(control: socket.socket, become: Become) -> None:
-    """Fork for each request until the asker is gone. In a child it returns never: `become` ends it, or raises SystemExit."""
+    """Fork for each request until the asker is gone. In a child it returns never: `become` ends it, or raises SystemExit.
+
+    Signals to end are not for the server: what it has forked would be taken for dead."""
     ended, wake = os.pipe()
     os.set_blocking(ended, False)
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    former = [(number, signal.signal(number, signal.SIG_IGN)) for number in ENDING]
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     children: dict[int, int] = {}
     asked = select.poll()
@@ -163,15 +218,20 @@ def serve(control: socket.socket, become: Become) -> None:
             if not data:
                 return
             alive, told = handles
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # one that comes at once is for the child, and is not lost
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for number, handler in former:
+                    signal.signal(number, handler)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
                 for handle in (ended, wake, told, *children.values()):
                     os.close(handle)
                 control.close()
                 become(json.loads(data), alive)
                 os._exit(0)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
             with contextlib.suppress(BrokenPipeError):  # who asked is gone; the child will notice
                 os.write(told, _NUMBER.pack(pid))
             os.close(alive)

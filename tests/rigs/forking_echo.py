@@ -1,0 +1,24 @@
+"""Fork, in tests of job/forking.py, children that end with a code, or wait for a signal or for their input to close."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from anabranch.job.forking import serve
+
+
+def _become(request: Any, alive: int) -> None:
+    if "code" in request:
+        os._exit(request["code"])
+    if "until" in request:
+        os.read(alive, 1)  # nothing comes but the end
+        os._exit(request["until"])
+    signal.pause()
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])), _become)
