@@ -165,7 +165,7 @@ class Capture:
                 reach("capture.following")
                 is_same = self._take_over(self.reader.identity())
                 self._note_cascades()
-                self._park_unlogged(unlogged.tables)
+                self._park_at_start(unlogged.tables)
                 self.keeper.look_ahead(unlogged.found if is_same else None)
                 self._look_for_newcomers()
                 self._follow()
@@ -191,17 +191,34 @@ class Capture:
         """
         with suppress(SourceUnavailable):
             drifted = self.drift(self.trail.history.in_force())
-            for found in drifted.values():
-                if isinstance(found, Rekeyed) and not found.has_come:  # rows behind this place may ask for it
-                    self._write(alone(self.keeper.rekeyed(found.schema), self._place(), None))
-            for table, found in drifted.items():  # behind lost keys: these connect it with no other table any more
-                if isinstance(found, str) and table in self.trail.history.in_force():  # not parked with another one
-                    self._write(alone(self.keeper.park([table], found), self._place(), None))
-            for found in drifted.values():
-                if isinstance(found, Divided):
-                    note_divided(self.trail, found.schema)
-            self.trail.flush()
-            self.went.found({table: found for table, found in drifted.items() if _is_of_a_place(found)})
+            self._leave_lost_keys(drifted)
+            self._leave_drifted(drifted)
+
+    def _park_at_start(self, tables: list[TableId]) -> None:
+        """Park tables that were altered while nobody read the log. Keys that went with them go first, since they connect the
+        tables with no other one any more."""
+        drifted: Mapping[TableId, Drift] = {}
+        with suppress(SourceUnavailable):
+            drifted = self.drift(self.trail.history.in_force()) if tables else {}
+            self._leave_lost_keys(drifted)
+        self._park_unlogged(tables)
+        with suppress(SourceUnavailable):
+            self._leave_drifted(drifted)  # a finding of a look may be in no later one
+
+    def _leave_lost_keys(self, drifted: Mapping[TableId, Drift]) -> None:
+        for found in drifted.values():
+            if isinstance(found, Rekeyed) and not found.has_come:  # rows behind this place may ask for it
+                self._write(alone(self.keeper.rekeyed(found.schema), self._place(), None))
+
+    def _leave_drifted(self, drifted: Mapping[TableId, Drift]) -> None:
+        for table, found in drifted.items():  # behind lost keys: these connect it with no other table any more
+            if isinstance(found, str) and table in self.trail.history.in_force():  # not parked with another one
+                self._write(alone(self.keeper.park([table], found), self._place(), None))
+        for found in drifted.values():
+            if isinstance(found, Divided):
+                note_divided(self.trail, found.schema)
+        self.trail.flush()
+        self.went.found({table: found for table, found in drifted.items() if _is_of_a_place(found)})
 
     def _note_parts(self) -> None:
         """Note partitions that what is read has rows of, before these rows are in the trail: they may be gone by now."""

@@ -95,6 +95,31 @@ def test_a_parent_that_is_dropped_with_its_childs_key_ends_no_part(make: Make) -
         assert not any(end.part.done() for end in ends)
 
 
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_a_child_goes_on_where_its_parent_is_dropped_with_its_key(make: Make, runs: bool) -> None:
+    """Capture may run meanwhile, or find it at its start; what is dropped with the parent is told as dropped as well."""
+    here = make("postgresql", *TABLES, "CREATE TABLE other (id int PRIMARY KEY REFERENCES parent)")
+    here.apply(is_built=True)
+    here.looks = True
+    drop = ("DROP TABLE parent, other CASCADE", "INSERT INTO child VALUES (9, 9, 9, 9)")
+    if not runs:
+        here.made.source.execute(*drop)
+    with here.running():
+        if runs:
+            here.made.source.execute("INSERT INTO scenario_mark VALUES (7)")
+            mark = f"SELECT 1 FROM {here.made.there}.scenario_mark WHERE id = 7"
+            until(lambda: here.made.target.query(mark), "the job is at work")
+            here.made.source.execute(*drop)
+        until(
+            lambda: all("dropped" in here.made.reason(name) for name in ("parent", "other")), "both are told as dropped"
+        )
+        there = f"SELECT 1 FROM {here.made.there}.child WHERE id = 9"
+        until(lambda: here.made.states()["child"] == "parked" or here.made.target.query(there), "its rows go on")
+    assert here.made.states()["child"] == "streaming", here.made.reason("child")
+    here.made.assert_identical("child")
+    assert _keys(here) == set()
+
+
 @pytest.mark.parametrize("to", ["postgresql"])
 def test_rule_17_a_kill_on_the_way_of_a_foreign_key_is_made_good(make: Make, to: str) -> None:
     here = make(to, *TABLES)
