@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from anabranch.connectors.kafka.target import KafkaTarget, changing
 from anabranch.connectors.kafka.target import appender as kafka_appender
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.state_forms import CHECKPOINT, checkpoint_value
+from anabranch.connectors.kafka.target.state_forms import CHECKPOINT, SKIPPED, checkpoint_value
 from anabranch.contracts import Begun, TargetStore, TookTooLong
 from anabranch.errors import Fenced, RowRefused, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
@@ -34,6 +36,7 @@ from rigs.scenario_kafka import Read, Reader, has_given_up, topics_of
 
 TABLES = [table("a"), table("b")]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ROUNDS = 5  # with a broker that is killed: of two kills right behind a confirmed commit one has it forgotten
 LIMIT_S = 5  # that a transaction may take: longer than its message takes to be written, also on a slow machine
 
 
@@ -247,6 +250,75 @@ def test_a_broker_that_dies_loses_and_doubles_nothing(subject: AppendSubject, ka
     epochs.appender.close()
 
 
+def _restarts(kafka: Server) -> None:
+    assert kafka.pid is not None, "it runs"
+    os.kill(kafka.pid, signal.SIGKILL)  # at once: `kill` looks for children first, and by then the ends are written
+    kafka.kill()
+    kafka.start()
+
+
+def _restarting_once_confirmed(kafka: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have the broker killed, and started again, as soon as it confirms a commit: it has not written yet into partitions that
+    the transaction is over. Returns what arms it, with how many answers come before."""
+    again, left = changing._again, list[int]()
+
+    def confirmed(action: Callable[[], None]) -> None:
+        again(action)
+        if left and not left[0]:
+            left.clear()
+            _restarts(kafka)
+        elif left:
+            left[0] -= 1
+
+    monkeypatch.setattr(changing, "_again", confirmed)
+    return left.append
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("killed", ["once it has confirmed", "once the epoch is over"])
+def test_an_epoch_that_is_over_is_there_however_early_its_broker_is_killed(
+    subject: AppendSubject, kafka: Server, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    epochs, arm = Epochs(subject), _restarting_once_confirmed(kafka, monkeypatch)
+    for number in range(1, 2 * ROUNDS, 2):
+        epochs.do(_batch(number))
+        then = epochs.next(_batch(number + 1))
+        assert epochs.appender.begin(epochs.now, then) is Begun.OPEN
+        epochs.appender.append(_batch(number + 1))
+        is_over = True
+        if killed == "once it has confirmed":
+            arm(0)
+        try:
+            epochs.appender.commit()
+        except TargetUnavailable as away:
+            is_over = False
+            print(away)
+        if killed == "once the epoch is over":
+            assert is_over
+            _restarts(kafka)
+        found = _done(epochs, then, _batch(number + 1))
+        assert not is_over or found is Begun.APPLIED, "what was over is done again"
+        epochs.now = then
+    assert appender.words(subject.appended()) == [(number, 0, "x") for number in range(1, 2 * ROUNDS + 1)]
+    epochs.appender.close()
+
+
+@pytest.mark.long
+def test_what_a_command_has_changed_is_there_however_early_the_broker_is_killed(
+    made: tuple[KafkaTarget, Reader], kafka: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, _ = made
+    arm = _restarting_once_confirmed(kafka, monkeypatch)
+    for number in range(ROUNDS):
+        with closing(target.store()) as store:
+            arm(1)  # behind the beginning of a writer
+            store.journal.skip(JOB, Skipped(number, f"log.1:{number}", 0, {}))
+        with closing(changing.Changing(target.endpoint, JOB)) as after:
+            after.begin()
+            kept = sorted(int(key[1]) for key in after.records.there if key[0] == SKIPPED)
+            assert kept == list(range(number + 1)), "each once, none forgotten"
+
+
 @pytest.mark.parametrize("forgotten", ["an abort", "a commit", "an abort of all"])
 def test_what_a_broker_forgets_ends_as_its_transaction(
     made: tuple[KafkaTarget, Reader], kafka: Server, monkeypatch: pytest.MonkeyPatch, forgotten: str
@@ -294,12 +366,24 @@ def _is_changed(other: changing.Changing, changes: changing.Changes) -> bool:
     return True
 
 
-def _is_done(epochs: Epochs, then: Checkpoint) -> bool:
-    """Look where the target is, and do what is missing of the second epoch, as apply does."""
+def _done(epochs: Epochs, then: Checkpoint, batch: ChangeBatch) -> Begun:
+    """Return how the epoch was found in the end, with what was missing of it done."""
+    met = list[Begun]()
+    until(lambda: _is_done(epochs, then, batch, met), "the epoch is committed")
+    return met[-1]
+
+
+def _is_done(
+    epochs: Epochs, then: Checkpoint, batch: ChangeBatch | None = None, met: list[Begun] | None = None
+) -> bool:
+    """Look where the target is, and do what is missing of the epoch, by default the second, as apply does. `met` gets what was
+    found."""
     try:
         found = epochs.appender.begin(epochs.now, then)
+        if met is not None:
+            met.append(found)
         if found is Begun.OPEN:
-            epochs.appender.append(_batch(2))
+            epochs.appender.append(batch or _batch(2))
             epochs.appender.commit()
     except TargetUnavailable as away:
         print(away)

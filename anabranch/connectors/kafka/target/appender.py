@@ -19,7 +19,7 @@ from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.registry import Registry
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.altered_tables import refuse_altered, told_change
-from anabranch.connectors.kafka.target.changing import Changing
+from anabranch.connectors.kafka.target.changing import FORGOTTEN, LOOKED_UP, Changing
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.formats import settings_of as format_settings
 from anabranch.connectors.kafka.target.names import schema_changes_topic
@@ -157,10 +157,12 @@ class KafkaAppender:
         changes: Changes = {forms.CHECKPOINT: moved, **self._changes}
         try:
             changing.write(changes)
-            changing.commit(changes)
+            is_readable = changing.commit(changes, self._producing.places)
         except KafkaException as error:
             raise self._lost(error, "commit an epoch", now) from error
         self._moves, self._changes = None, {}
+        if not is_readable:
+            raise TargetUnavailable(FORGOTTEN, hint=LOOKED_UP)
 
     def rollback(self) -> None:
         was_open, self._moves, self._changes = self._moves is not None, None, {}

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
-from anabranch.connectors.kafka.target.changing import Changing
+from anabranch.connectors.kafka.target.changing import FORGOTTEN, LOOKED_UP, Changing
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.names import topic_name
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
@@ -78,12 +78,16 @@ class KafkaFirstRows:
                 topic = topic_name(self._options.topic, job, table.target)
                 changes = {**forms.table_values(after(count)), **fields, forms.first_rows_key(topic): {}}
                 changing.write(changes)
-                changing.commit(changes)
+                is_readable = changing.commit(changes, producing.places)
             except KafkaException as error:
                 raise self._lost(producing.cause(producer, error), time.monotonic() - began) from error
             except BaseException:
                 changing.abort()
                 raise
+            if not is_readable:
+                changing.begin()
+                if not changing.has(changes):
+                    raise TargetUnavailable(FORGOTTEN, hint=LOOKED_UP)
             return count
 
     def close(self) -> None: ...

@@ -27,9 +27,10 @@ from anabranch.model.endpoint import Endpoint
 NOBODY_READS = b"[]"  # the key of the record, without a value, that carries a marker to its partition
 
 
-def end_forgotten(endpoint: Endpoint, job: str, producer: Producer, records: Records) -> None:
+def end_forgotten(endpoint: Endpoint, job: str, producer: Producer, records: Records) -> bool:
     """End what earlier producers of the job have left open, as the rest of its transaction has ended, so that all of `records`
-    is readable. `producer` has begun, and has no transaction open. Raises KafkaException, TargetUnavailable."""
+    is readable. Return whether what was ended is readable by now. `producer` has begun, and has no transaction open. Raises
+    KafkaException, TargetUnavailable."""
     client, limit = administrator(endpoint), patience(endpoint)
     records.refresh()
     state = (topic_of(job), 0)
@@ -37,9 +38,9 @@ def end_forgotten(endpoint: Endpoint, job: str, producer: Producer, records: Rec
     begins = {
         (one.name, number): one.begins[number] if one.begins else 0 for one in noted for number in range(one.partitions)
     }
-    ends = _left_open(client, [state, *begins], limit)
+    ends = left_open(client, [state, *begins], limit)
     if not ends:
-        return
+        return True
     left = open_ones(endpoint, {place: ends[place] for place in ends if place != state})
     if state in ends:
         readable = _ends(client, begins, True, limit)
@@ -51,6 +52,7 @@ def end_forgotten(endpoint: Endpoint, job: str, producer: Producer, records: Rec
         for is_committed in (True, False):
             mine = [place for place, sequence in left.items() if _is_known(records, place[0], sequence) is is_committed]
             _end(producer, mine, is_committed, limit)
+    return not left_open(client, list(left), limit)
 
 
 def _is_known(records: Records, topic: str, sequence: int) -> bool:
@@ -82,12 +84,15 @@ def _end(producer: Producer, places: Sequence[Place], is_committed: bool, limit:
     log.get().warning("forgotten_transaction_ended", is_committed=is_committed, partitions=where)
 
 
-def _left_open(client: AdminClient, places: Sequence[Place], limit: float) -> dict[Place, tuple[int, int]]:
-    """Return partitions that are not readable up to their end: to where they are, and the end. What is committed becomes
-    readable a moment later."""
-    until = time.monotonic() + BECOMES_READABLE_S
+def left_open(
+    client: AdminClient, places: Iterable[Place], limit: float, seconds: float = BECOMES_READABLE_S
+) -> dict[Place, tuple[int, int]]:
+    """Return partitions that are not readable up to where they end now: to where they are, and the end. What is committed
+    becomes readable a moment later. `limit`: seconds for an answer. Raises KafkaException, TargetUnavailable."""
+    until = time.monotonic() + seconds
+    written = _ends(client, places, False, limit)
     while True:
-        written, readable = _ends(client, places, False, limit), _ends(client, places, True, limit)
+        readable = _ends(client, written, True, limit)
         found = {place: (readable.get(place, 0), end) for place, end in written.items()}
         left = {place: (to, end) for place, (to, end) in found.items() if to < end}
         if not left or time.monotonic() > until:

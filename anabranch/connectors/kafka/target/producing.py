@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.connectors.kafka.target.sequences import Place
 from anabranch.connectors.kafka.target.state_forms import NotedTopic
 from anabranch.connectors.kafka.target.topics import AROUND, BATCH_BYTES, STATE_BYTES
 from anabranch.errors import RowRefused, TargetError
@@ -66,15 +67,17 @@ class Producing:
             name: largest if limit is None else min(largest, limit - AROUND) for name, limit in limits.items()
         }
         self._failed: list[tuple[Any, Sent]] = []  # messages of this epoch that were not delivered, and the KafkaError
+        self.places: set[Place] = set()  # partitions that have messages of this epoch
 
     def begin(self) -> None:
         """Begin an epoch: what is heard of messages of another one counts no more."""
-        self._failed = []
+        self._failed, self.places = [], set()
 
     def produce(self, producer: Producer, messages: Messages) -> None:
         """Hand messages to the producer, in their order; it sends them meanwhile. Raises RowRefused, KafkaException."""
         self._refuse_large(messages)
         counts = [self._count(topic) for topic in messages.topics]
+        self._note_places(messages, counts)
         heard = [partial(_delivered, self._failed, table) for table in messages.tables]
         headers = [list(one) for one in messages.headers]
         for at, hash, transaction, key, value in messages.columns():
@@ -111,6 +114,15 @@ class Producing:
         assert isinstance(told, RowRefused), "a message that a broker never takes"
         told.table = str(sent.table.source) if sent.table else None
         return told
+
+    def _note_places(self, messages: Messages, counts: Sequence[int]) -> None:
+        """Note the partitions of messages. `counts`: how many each of their topics has."""
+        numbers = messages.hash % np.array(counts or [1])[messages.topic]
+        numbers[messages.hash == EVERY] = EVERY
+        for code in np.unique(messages.topic.astype(np.int64) << 32 | (numbers + 1)).tolist():
+            at, number = code >> 32, (code & 0xFFFFFFFF) - 1
+            every = range(counts[at]) if number == EVERY else (number,)
+            self.places |= {(messages.topics[at], one) for one in every}
 
     def _count(self, topic: str) -> int:
         count = self._partitions.get(topic)

@@ -28,6 +28,11 @@ BECOMES_READABLE_S, PAUSE_S = 2.0, 0.005
 # A broker forgets a day later that a record was removed: who has not read for long begins at the beginning.
 READ_ANEW_S = 3600.0
 
+OPEN_HINT = (
+    "nobody else may write to the topic: kafka-transactions.sh --bootstrap-server BROKER find-hanging --topic TOPIC, or "
+    "describe-producers --topic TOPIC --partition 0, says who does; abort ends it"
+)
+
 Key = tuple[str | int, ...]
 Value = Mapping[str, Any]
 
@@ -122,11 +127,16 @@ class Records:
             readable = self._latest(IsolationLevel.READ_COMMITTED)
             is_late = time.monotonic() > until
             if is_late and is_decided and readable is not None and readable < written:
-                raise TargetUnavailable(f"topic {self._place.topic} has records that are not readable yet")
+                raise TargetUnavailable(self._open_words(readable, written), hint=OPEN_HINT)
             if readable is None or readable >= written or is_late:
                 return readable
             time.sleep(PAUSE_S)
         return None
+
+    def _open_words(self, readable: int, written: int) -> str:
+        where = f"partition {self._place.partition} of topic {self._place.topic}"
+        what = f"is readable up to offset {readable} of {written}, so a transaction is open there"
+        return f"{where} {what}: none of the job's own, whose transactional id is {self._place.topic}"
 
     def _latest(self, isolation: IsolationLevel) -> int | None:
         if self._administrator is None:
