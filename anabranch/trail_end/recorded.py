@@ -23,8 +23,9 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows import json_texts
 from anabranch.rows.arrow import arrow_type
-from anabranch.rows.lines import cells, escaped_cell, unescape
+from anabranch.rows.lines import cells, escaped_cell, has_nul, unescape
 from anabranch.rows.raw import parse_text
+from anabranch.rows.refused import readable, refused
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.replica_files import gone_of
 from anabranch.trail.storage import LocalStorage
@@ -101,6 +102,8 @@ class RecordedRows:
             )
         forms = [_form(table, name, rules) for name in columns]
         for found in chunk_files.read(self._trail, chunk.file.name, columns):
+            if not rules.keeps_nul or rules.nul == "strip":
+                found = _without_nul(table, columns, found, rules)
             formed = [cell if form is None else _formed(cell, form) for cell, form in zip(found, forms, strict=True)]
             yield chunk_files.joined(formed)
 
@@ -183,6 +186,22 @@ def _manifest_of(trail: Path, table: str, stamp: tuple[int, int]) -> Manifest:
     found = manifests.load(trail, TableId.parse(table))
     if found is None:
         raise TrailError(f"the manifest of {table} is gone", hint="the trail was changed by hand: restore it")
+    return found
+
+
+def _without_nul(table: TableSchema, columns: Sequence[str], cells: Sequence[Any], rules: ValueRules) -> list[Any]:
+    """Return cells without zero characters: left out where the job says so. Raises ValueRefused with the row's key."""
+    found = list(cells)
+    for place, (name, column) in enumerate(zip(columns, cells, strict=True)):
+        if not has_nul(column):
+            continue
+        if rules.nul != "strip":
+            row = next(number for number, cell in enumerate(column.to_pylist()) if cell and b"\0" in cell)
+            known = dict(zip(columns, (one[row].as_py() for one in cells), strict=True))
+            key = {one: readable(unescape(known[one])) for one in table.primary_key if known.get(one) is not None}
+            hint = f'correct the row, then {_again(table)}; or set [types] nul = "strip" at both sites'
+            raise refused(table.id, name, key, "a zero character in text", hint)
+        found[place] = pc.replace_substring(column, "\0", "")
     return found
 
 

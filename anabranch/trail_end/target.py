@@ -38,7 +38,7 @@ ELSEWHERE = "do that in the job that applies the trail"
 class TrailTypes:
     """A trail keeps every logical type as it is, in its own text form."""
 
-    keeps_nul = False  # what applies the trail may not
+    keeps_nul = True  # a target behind it may not: whoever reads the rows there looks (recorded.py)
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         return Fit(str(type), Fidelity.EXACT)
