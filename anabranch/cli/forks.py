@@ -26,7 +26,6 @@ import anabranch
 from anabranch.job import children
 from anabranch.job.forking import Become, ForkServer, import_all, serve
 
-ROOM = 8192  # bytes of a command line
 # What few jobs use, and what has a process for itself.
 LEFT_OUT = (
     "anabranch.__main__",
@@ -64,7 +63,7 @@ BESIDES = (
 def needed() -> Iterator[str]:
     """Yield the modules of a job's processes."""
     yield from (f"anabranch.cli.{verb}" for verb in VERBS)
-    for module in walk_packages(anabranch.__path__, "anabranch."):
+    for module in walk_packages(anabranch.__path__, "anabranch.", onerror=lambda _: None):
         if not module.name.startswith(LEFT_OUT):
             yield module.name
     yield from BESIDES
@@ -106,6 +105,7 @@ def leave(code: object) -> None:
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # there is no public name for it
         atexit._run_exitfuncs()
+        children.end_forks()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):  # who read it is gone, or it is closed
                 stream.flush()
@@ -131,14 +131,13 @@ def show(words: Sequence[str]) -> None:
         int(fields[45]),
         int(fields[46]),
     )  # arg_start and arg_end; the first field here is the third of the page
-    line = b"\0".join(word.encode() for word in words)[: end - begin - 1]
+    line = b"\0".join(os.fsencode(word) for word in words)[: end - begin - 1]
     ctypes.memmove(begin, line.ljust(end - begin, b"\0"), end - begin)
 
 
 def _become_job(request: Any, alive: int) -> None:
     """Be what runs a job: it outlives whoever has asked for it."""
     words, environment, directory, output = request
-    os.setsid()
     os.close(alive)
     os.chdir(directory)
     for handle in (1, 2):
@@ -149,14 +148,16 @@ def _become_job(request: Any, alive: int) -> None:
 def _become_part(request: Any, alive: int) -> None:
     """Be a part of a job: its standard input closes when the one that supervises it is gone."""
     words, environment = request
-    os.setsid()
     be(0, alive)
     become(words, environment)
 
 
 if __name__ == "__main__":
-    from anabranch.cli.main import ALLOCATOR
-
-    os.environ.setdefault(*ALLOCATOR)
+    # Without its thread jemalloc keeps what was freed (90 MB behind 300), and what gives it back at once costs half its speed.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     import_all(needed(), is_lenient=True)
+    with contextlib.suppress(Exception):  # as above: whoever needs it meets it again
+        from anabranch.spark import fit
+
+        fit.code()  # of the files that were imported: others may be in their place when a fork compares
     serve(socket.socket(fileno=int(sys.argv[1])), _become_job)

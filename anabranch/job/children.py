@@ -60,10 +60,18 @@ class Forks:
         if self.server is not None and tuple(command[: len(PROGRAM)]) == PROGRAM:
             try:
                 return ForkedProcess(self.server.fork([words, dict(environment)]))
+            except OSError as error:  # no room for it: perhaps for a program
+                log.get().warning("not_forked", error=str(error))
             except RuntimeError as error:  # somebody has killed it, say
                 log.get().warning("forks_given_up", error=str(error))
-                self.server = None
+                self.end()
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+
+    def end(self) -> None:
+        """Let the server end; from here on all are programs."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
 
 
 _forks = Forks()
@@ -72,6 +80,11 @@ _forks = Forks()
 def fork_by(server: ForkServer) -> None:
     """Let all parts that this process starts be forks of `server`."""
     _forks.server = server
+
+
+def end_forks() -> None:
+    """Let what forks parts end, so that nobody else has to wait for it."""
+    _forks.end()
 
 
 @dataclass
@@ -152,4 +165,5 @@ class Child:
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.send_signal(signal.SIGKILL)  # in case it is in no session of its own yet
             self.process.wait()

@@ -9,6 +9,7 @@ for its process id and, later, its exit code. Linux only. What does not live her
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -18,6 +19,8 @@ import socket
 import struct
 import subprocess
 import sys
+import sysconfig
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -27,7 +30,11 @@ from typing import Any
 from anabranch.config.options import build_models
 from anabranch.config.section import build_sections
 
-LONGEST_REQUEST = 1 << 16
+ANSWER_S = 30.0  # within which a server answers, which may have to import everything first
+END_S = 5.0  # for a server to end that is asked to
+ROOM = 1024  # bytes that a server's own command line has for those of its children (cli/forks.py)
+# A thread before a fork is one too many: the child does not have it, and jemalloc would wait for it to give memory back.
+UNTHREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 ENDING = (signal.SIGINT, signal.SIGTERM)
 _NUMBER = struct.Struct("<q")
 Become = Callable[[Any, int], object]
@@ -47,8 +54,11 @@ class Forked:
         """Return its exit code, negative for a signal; None while it runs."""
         if self._code is None and _is_readable(self._status, 0.0):
             data = os.read(self._status, _NUMBER.size)
-            self._code = _NUMBER.unpack(data)[0] if data else -signal.SIGKILL  # the server is gone, and it with it
+            self._code = _NUMBER.unpack(data)[0] if data else -signal.SIGKILL
             os.close(self._status)
+            if not data and self._alive is not None:  # the server is gone: a child that is to end with us ends now
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
             self.let_go()
         return self._code
 
@@ -113,69 +123,85 @@ def _is_readable(handle: int, seconds: float | None) -> bool:
 
 @dataclass(frozen=True)
 class ForkServer:
-    """The asker's end of a server."""
+    """The asker's end of a server. `pid`: of one that is a child of this process."""
 
     control: socket.socket
+    pid: int | None = None
 
     @classmethod
     def started(
         cls, module: str, *arguments: str, paths: Iterable[Path] = (), environment: Mapping[str, str] | None = None
     ) -> ForkServer:
-        """Start `python -m MODULE FD ARGUMENTS`, whose process ends with ours; importing everything takes it a second.
+        """Start `python -P -m MODULE FD ARGUMENTS`, whose process ends with ours; importing everything takes it seconds.
 
-        `environment`: its variables, by default ours. Whoever may look at a child in /proc sees these, not the child's own."""
+        `environment`: its variables, by default ours. Whoever may look at a child in /proc sees these, not the child's own.
+        `paths`: more directories of modules. The directory in which we are is none of them: anybody may write to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = dict(os.environ if environment is None else environment)
-        places = [str(Path(__file__).parents[2]), *map(str, paths), variables.get("PYTHONPATH", "")]
-        subprocess.Popen(
-            [sys.executable, "-m", module, str(theirs.fileno()), *arguments],
+        places = [*_own_place(), *map(str, paths), variables.get("PYTHONPATH", "")]
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            # a thread before a fork is one too many
-            env=variables | {"PYTHONPATH": os.pathsep.join(filter(None, places)), "OPENBLAS_NUM_THREADS": "1"},
+            env=variables | UNTHREADED | {"PYTHONPATH": os.pathsep.join(filter(None, places))},
             start_new_session=True,
         )
         theirs.close()
-        return cls(ours)
+        return cls(ours, started.pid)
 
     @classmethod
     def forked(cls, become: Become, begin: Callable[[], object]) -> ForkServer:
         """Start one as a fork of this process, which has no other thread yet: its children are below this process. `begin` is
         what it does first."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if not os.fork():
+        if not (pid := os.fork()):
             os.setsid()  # a signal to our group is not for it
             ours.close()
             begin()
             serve(theirs, become)
             os._exit(0)
         theirs.close()
-        return cls(ours)
+        return cls(ours, pid)
 
     def fork(self, request: Any) -> Forked:
-        """Return a child that does what `request` (JSON) asks for. Raises RuntimeError where the server is gone, and for a
-        request of 64 KB and more."""
-        message = json.dumps(request).encode()
-        if len(message) >= LONGEST_REQUEST:
-            raise RuntimeError(f"the server that forks takes no request of {len(message)} bytes")
-        theirs, alive = os.pipe()
-        status, told = os.pipe()
+        """Return a child that does what `request` (JSON) asks for. Raises RuntimeError where the server is gone or does not
+        answer, OSError where there is no room for a process or for what is needed to ask."""
+        (theirs, alive), (status, told) = os.pipe(), os.pipe()
+        message = os.memfd_create("request")  # as long as it may be
         try:
-            with contextlib.suppress(OSError):  # it is gone: nothing is read below
-                socket.send_fds(self.control, [message], [theirs, told])
+            with open(message, "w", closefd=False) as file:
+                json.dump(request, file)
+            with contextlib.suppress(ConnectionError):  # it is gone: nothing is read below
+                socket.send_fds(self.control, [b"?"], [message, theirs, told])
         finally:
-            os.close(theirs)
-            os.close(told)
-        data = os.read(status, _NUMBER.size)
-        if not data:
+            for handle in (message, theirs, told):
+                os.close(handle)
+        data = os.read(status, _NUMBER.size) if _is_readable(status, ANSWER_S) else None
+        pid = _NUMBER.unpack(data)[0] if data else 0
+        if pid <= 0:
             os.close(status)
             os.close(alive)
-            raise RuntimeError("the server that forks is gone")
-        return Forked(_NUMBER.unpack(data)[0], status, alive)
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        if not pid:
+            raise RuntimeError(
+                "the server that forks is gone" if data == b"" else "the server that forks does not answer"
+            )
+        return Forked(pid, status, alive)
 
     def close(self) -> None:
-        """Let the server end; its children go on."""
+        """Let the server end, and wait for that, if it is a child of ours; its own children go on."""
         self.control.close()
+        deadline = time.monotonic() + END_S
+        with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
+            while self.pid is not None and time.monotonic() < deadline and not os.waitpid(self.pid, os.WNOHANG)[0]:
+                time.sleep(0.01)
+
+
+def _own_place() -> list[str]:
+    """Return where this package is, unless Python finds it there by itself: what is installed comes behind Python's own."""
+    place = Path(__file__).parents[2]
+    return [] if str(place) in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} else [str(place)]
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
@@ -184,9 +210,9 @@ class ForkServer:
 def import_all(modules: Iterable[str], is_lenient: bool = False) -> None:
     """Import what children need, and prepare the reading of job files, for all of them to share.
 
-    `is_lenient`: a library that is not installed is left to the child that needs it, which says so. Else raises ImportError."""
+    `is_lenient`: what cannot be imported is left to the child that needs it, which says so. Else raises what importing does."""
     for module in modules:
-        with contextlib.suppress(*[ImportError] * is_lenient):  # the child that needs it meets it again
+        with contextlib.suppress(*[Exception] * is_lenient):  # whatever it is: the child that needs it meets it again
             import_module(module)
     build_sections()
     build_models()
@@ -214,13 +240,21 @@ def serve(control: socket.socket, become: Become) -> None:
             os.read(ended, 1 << 12)
             _reap(children)
         if control.fileno() in ready:
-            data, handles, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 2)
+            data, handles, _, _ = socket.recv_fds(control, 1, 3)
             if not data:
                 return
-            alive, told = handles
+            if len(handles) < 3:  # there is no room for them: the asker sees that they are closed
+                for handle in handles:
+                    os.close(handle)
+                continue
+            message, alive, told = handles
             signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # one that comes at once is for the child, and is not lost
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                pid = -(error.errno or errno.EAGAIN)
             if not pid:
+                os.setsid()
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for number, handler in former:
@@ -229,13 +263,20 @@ def serve(control: socket.socket, become: Become) -> None:
                 for handle in (ended, wake, told, *children.values()):
                     os.close(handle)
                 control.close()
-                become(json.loads(data), alive)
+                with open(message) as file:
+                    file.seek(0)
+                    request = json.load(file)
+                become(request, alive)
                 os._exit(0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
             with contextlib.suppress(BrokenPipeError):  # who asked is gone; the child will notice
                 os.write(told, _NUMBER.pack(pid))
+            os.close(message)
             os.close(alive)
-            children[pid] = told
+            if pid > 0:
+                children[pid] = told
+            else:
+                os.close(told)
 
 
 def _reap(children: dict[int, int]) -> None:

@@ -23,7 +23,7 @@ import anabranch
 from anabranch import pace
 from anabranch.cli import forks
 from anabranch.job import children
-from anabranch.job.forking import ForkedProcess, ForkServer, import_all, serve
+from anabranch.job.forking import ROOM, ForkedProcess, ForkServer, import_all, serve
 from anabranch.pace import Pace
 from anabranch.testing.in_time import PATIENCE
 
@@ -85,7 +85,7 @@ def run(
 @cache
 def _server(_: tuple[str | None, ...]) -> ForkServer:
     """One for this process, and for what was in the environment when its modules were imported."""
-    return ForkServer.started(__name__, " " * forks.ROOM, paths=[Path(__file__).parents[1]])
+    return ForkServer.started(__name__, " " * ROOM, paths=[Path(__file__).parents[1]])
 
 
 # --- the server, and its children -------------------------------------------------------------------------------------
@@ -99,7 +99,6 @@ def _modules() -> list[str]:
 def _become(request: Any, alive: int) -> None:
     """Be a command, and end as it does; what is not SystemExit is raised."""
     words, environment, files, is_quick = request
-    os.setsid()
     os.close(alive)
     for handle, file in enumerate(files[:2], 1):
         forks.be(handle, os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
@@ -123,7 +122,6 @@ def _be_command(words: Sequence[str], environment: Mapping[str, str], is_quick: 
 
 def _become_part(is_quick: bool, request: Any, alive: int) -> None:
     words, environment = request
-    os.setsid()
     forks.be(0, alive)
     _be_command(words, environment, is_quick)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -20,5 +21,20 @@ def _become(request: Any, alive: int) -> None:
     signal.pause()
 
 
+def _crowd() -> None:
+    """Have no room for a second child."""
+    fork, forked = os.fork, []
+
+    def once() -> int:
+        if forked:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        forked.append(True)
+        return fork()
+
+    os.fork = once
+
+
 if __name__ == "__main__":
+    if "crowded" in sys.argv:
+        _crowd()
     serve(socket.socket(fileno=int(sys.argv[1])), _become)

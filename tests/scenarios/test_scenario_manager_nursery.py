@@ -51,6 +51,7 @@ def test_jobs_are_forks_of_one_process_and_go_on_without_it(mariadb: Server, sce
         made.wait_streaming(manager.process)
         nursery = parent(pid)
         assert NURSERY in command(nursery) and parent(nursery) == manager.process.pid
+        assert len(list(Path(f"/proc/{nursery}/task").iterdir())) == 1, "a thread is not there in what it forks"
         assert command(pid).split()[1:4] == ["-m", "anabranch", "run"]
         (forks,) = children(pid)
         assert sorted(line.split()[3] for line in children(forks).values()) == ["apply", "capture"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.job import forking
 from anabranch.job.children import PROGRAM, Forks
-from anabranch.job.forking import LONGEST_REQUEST, ForkedProcess, ForkServer
+from anabranch.job.forking import ForkedProcess, ForkServer
 
 TESTS = Path(__file__).parents[2]
 WITHIN = 60.0
@@ -64,12 +66,6 @@ def test_a_killed_server_is_told_and_its_child_sees_its_input_close(server: Fork
     assert len(os.listdir("/proc/self/fd")) == handles - 2, "the pipes are closed"
 
 
-def test_a_request_that_is_too_long_is_refused(server: ForkServer) -> None:
-    with pytest.raises(RuntimeError, match="takes no request"):
-        server.fork({"code": 1, "more": "x" * LONGEST_REQUEST})
-    assert server.fork({"code": 1}).wait(WITHIN) == 1
-
-
 def test_a_forked_process_is_waited_for_as_a_program(server: ForkServer) -> None:
     process = ForkedProcess(server.fork({}))
     with pytest.raises(subprocess.TimeoutExpired):
@@ -88,3 +84,45 @@ def test_parts_are_programs_where_nothing_forks_them() -> None:
         process = forks.start(command, dict(os.environ))
         assert isinstance(process, subprocess.Popen) and process.wait(WITHIN) == 0
         process.communicate()
+
+
+def test_a_request_may_be_long(server: ForkServer) -> None:
+    assert server.fork({"code": 2, "more": "x" * 300_000}).wait(WITHIN) == 2
+
+
+def test_a_process_for_which_there_is_no_room_is_an_error_and_not_the_end_of_the_server() -> None:
+    with closing(ForkServer.started("rigs.forking_echo", "crowded", paths=[TESTS])) as server:
+        child = server.fork({"until": 4})
+        with pytest.raises(OSError, match=os.strerror(errno.EAGAIN)) as failed:
+            server.fork({"code": 1})
+        assert failed.value.errno == errno.EAGAIN
+        child.let_go()
+        assert child.wait(WITHIN) == 4
+
+
+def test_a_server_that_does_not_answer_is_told(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = server.fork({"until": 6})
+    os.kill(parent(child.pid), signal.SIGSTOP)
+    monkeypatch.setattr(forking, "ANSWER_S", 0.2)
+    monkeypatch.setattr(forking, "END_S", 0.2)
+    with pytest.raises(RuntimeError, match="does not answer"):
+        server.fork({"code": 1})
+    os.kill(parent(child.pid), signal.SIGCONT)
+    child.let_go()
+    assert child.wait(WITHIN) == 6
+
+
+def test_the_directory_in_which_we_are_has_no_modules_for_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('of somebody else')")
+    monkeypatch.chdir(tmp_path)
+    with closing(ForkServer.started("rigs.forking_echo", paths=[TESTS])) as server:
+        assert server.fork({"code": 9}).wait(WITHIN) == 9
+
+
+def test_a_server_below_us_is_waited_for() -> None:
+    server = ForkServer.started("rigs.forking_echo", paths=[TESTS])
+    assert server.fork({"code": 0}).wait(WITHIN) == 0
+    server.close()
+    assert server.pid is not None and not Path(f"/proc/{server.pid}").exists()
