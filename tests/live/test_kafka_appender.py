@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from anabranch.connectors.kafka.target import KafkaTarget, changing
+from anabranch.connectors.kafka.target import KafkaTarget, changing, records
 from anabranch.connectors.kafka.target import appender as kafka_appender
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.state_forms import CHECKPOINT, checkpoint_value
@@ -38,6 +38,7 @@ from rigs.scenario_kafka import Read, Reader, has_given_up, topics_of
 TABLES = [table("a"), table("b")]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROUNDS = 5  # with a broker that is killed: of two kills right behind a confirmed commit one has an epoch forgotten
+SENT_S = 60  # that a message may take to be written where its time decides nothing
 LIMIT_S = 5  # that a transaction may take: longer than its message takes to be written, also on a slow machine
 
 
@@ -315,20 +316,81 @@ def test_what_cannot_be_read_yet_is_not_told_as_done(
         if len(calls) == 2:  # of a beginning and a commit
             other.begin_transaction()
             other.produce(f"anabranch.{JOB}", b"{}", b'["other"]', partition=0)
-            assert not other.flush(LIMIT_S)
+            assert not other.flush(SENT_S)
         again(action)
 
     monkeypatch.setattr(changing, "_again", confirmed)
     monkeypatch.setattr(changing, "SLOW_S", 0.5)
-    limits = replace(target.endpoint.limits, statement=2.0)
-    with closing(replace(target, endpoint=replace(target.endpoint, limits=limits)).store()) as store:
+    with closing(target.store()) as store:
         words = rf"topic anabranch.{JOB} is readable up to offset \d+ of \d+, .*transactional id is anabranch.{JOB}"
-        with pytest.raises(TargetUnavailable, match=words) as told:
+        with monkeypatch.context() as patched, pytest.raises(TargetUnavailable, match=words) as told:
+            patched.setattr(records, "decided_within", lambda endpoint: 0.5)
             store.journal.skip(JOB, Skipped(1, "log.1:1", 0, {}))
         assert "kafka-transactions.sh" in told.value.hint
         other.abort_transaction()
         store.journal.skip(JOB, Skipped(1, "log.1:1", 0, {}))
         assert [one.sequence for one in store.journal.skipped(JOB)] == [1]
+
+
+NOTE: changing.Changes = {("note",): {"is": "there"}}
+
+
+def _is_noted(target: KafkaTarget) -> bool:
+    with closing(changing.Changing(target.endpoint, JOB)) as after:
+        after.begin()
+        return after.has(NOTE)
+
+
+def _in_spite_of_the_restart(look: Callable[[], bool]) -> Callable[[], bool]:
+    def looked() -> bool:
+        try:
+            return look()
+        except TargetUnavailable as away:
+            print(away)
+            return False
+
+    return looked
+
+
+def test_a_commit_that_another_process_has_undone_meanwhile_is_done_again(
+    made: tuple[KafkaTarget, Reader], kafka: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that was killed has forgotten the commit, and who begins in front of our look has aborted what was open: all of
+    the state is readable then, and the commit is not there."""
+    target, _ = made
+    again, armed = changing._again, [True]
+
+    def forgotten(action: Callable[[], None]) -> None:
+        if not armed or state.producer is None:
+            again(action)
+            return
+        armed.clear()
+        assert not state.producer.flush(SENT_S)
+        _restarts(kafka)
+        until(_in_spite_of_the_restart(lambda: not _is_noted(target)), "another process has begun")
+
+    def is_changed() -> bool:
+        state.change(lambda there: {} if ("note",) in there else NOTE)
+        return True
+
+    monkeypatch.setattr(changing, "_again", forgotten)
+    with closing(changing.Changing(target.endpoint, JOB)) as state:
+        until(_in_spite_of_the_restart(is_changed), "the command has been told that it is done")
+    assert not armed
+    assert _is_noted(target)
+
+
+def test_a_broker_that_was_away_at_the_beginning_puts_no_commit_in_doubt(
+    made: tuple[KafkaTarget, Reader], kafka: Server
+) -> None:
+    target, _ = made
+    away = [f"{kafka.host}:{port}" for port in range(1, 10)]
+    more = {"bootstrap.servers": ",".join([*away, f"{kafka.host}:{kafka.port}"])}
+    with closing(changing.Changing(target.endpoint, JOB, more)) as state:
+        state.begin().begin_transaction()
+        state.write(NOTE)
+        assert state.commit(NOTE)
+    assert _is_noted(target)
 
 
 @pytest.mark.parametrize("forgotten", ["an abort", "a commit", "an abort of all"])

@@ -6,6 +6,7 @@ itself refused because another one has begun. So a comparison that holds after r
 there is no lock, and a process that died has left none. Who is refused reads again, and compares again.
 
 A commit that was confirmed is none before it can be read: a broker that is killed in between may forget it (forgotten.py).
+Nor is it one where a line to a broker was lost until then: another process may have aborted what was forgotten.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Changing:
             producer = transactional(self._endpoint, topic_of(self._job), self._more | {"error_cb": self._hear})
             with translated("begin to write the job's state"):
                 _again(lambda: producer.init_transactions(patience(self._endpoint)))
+                producer.poll(0)  # what it has heard meanwhile is told here, and not behind the first commit
                 self._has_lost_a_line = False  # one to a broker that is away, while it looked for another
                 is_ended = end_forgotten(self._endpoint, self._job, producer, self.records)
             self.records.refresh(is_decided=True)
@@ -134,23 +136,22 @@ class Changing:
             self.producer.produce(topic, encoded_value(value), encoded(key), partition=0)
 
     def commit(self, changes: Changes, places: Iterable[Place] = ()) -> bool:
-        """Commit the open transaction, which has these changes, and messages in `places`, and return whether the changes can be
-        read. The producer is given up where they cannot, and where a line was lost before the messages could: whoever begins
-        next finds out how the transaction has ended, so that none decides about the one before it. Raises KafkaException; its
-        outcome may then be unknown."""
+        """Commit the open transaction, which has these changes, and messages in `places`, and return whether it is over for
+        sure: its changes can be read, and no line to a broker was lost before, since one that has started again may have
+        forgotten the commit, and another process have aborted it, which makes all readable, too. Else the producer is given up:
+        whoever begins next finds out how the transaction has ended, so that none decides about the one before it. Raises
+        KafkaException; its outcome may then be unknown."""
         producer, state = self.producer, (topic_of(self._job), 0)
         assert producer is not None, "a transaction is open"
         _again(lambda: producer.commit_transaction(patience(self._endpoint)))
         left = self._unreadable({state, *places}, BECOMES_READABLE_S)
         if state in left and not self._hears_of_a_lost_line(producer):
             left = self._unreadable({state}, SLOW_S)
-        if state in left:
+        if self._hears_of_a_lost_line(producer) or state in left:
             self.give_up()
-            log.get(job=self._job).warning("commit_not_readable", topic=state[0])
+            log.get(job=self._job).warning("commit_in_doubt", topic=state[0], is_readable=state not in left)
             return False
         self.records.took(changes.items())
-        if left:
-            self.doubt()
         return True
 
     def _unreadable(self, places: set[Place], seconds: float) -> set[Place]:

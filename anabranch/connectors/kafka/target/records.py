@@ -50,6 +50,11 @@ def encoded_value(value: Value | None) -> bytes | None:
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def decided_within(endpoint: Endpoint) -> float:
+    """Return the seconds that may pass until all is readable where no transaction of the job is open: those of one answer."""
+    return patience(endpoint)
+
+
 def noted_elsewhere(endpoint: Endpoint, job: str, names: Iterable[str]) -> dict[str, str]:
     """Return those of the topics that other jobs write, each with the job. Jobs whose state we may not see are not asked."""
     with translated("look for the state of jobs"):
@@ -122,7 +127,7 @@ class Records:
         """Return the offset up to which records are readable, once those are that were written before; None where there is no
         topic."""
         written = self._latest(IsolationLevel.READ_UNCOMMITTED)
-        until = time.monotonic() + (patience(self._endpoint) if is_decided else BECOMES_READABLE_S)
+        until = time.monotonic() + (decided_within(self._endpoint) if is_decided else BECOMES_READABLE_S)
         while written is not None:
             readable = self._latest(IsolationLevel.READ_COMMITTED)
             is_late = time.monotonic() > until
