@@ -43,7 +43,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def told(job: Path, error: AnabranchError, capsys: pytest.CaptureFixture[str]) -> str:
-    shell._tell([error], ["load", str(job)])
+    shell._tell([error], ["preflight", str(job)])
     return capsys.readouterr().err
 
 
