@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 Tap = Callable[[str, str, Mapping[str, Any]], None]  # (level, event, everything that the line says)
+AS_TEXT = "ANABRANCH_ERRORS_AS_TEXT"  # a variable: set where people read what a command says as it comes
 TAPPED = ("info", "warning", "error")
 _chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
 _as_json = False

@@ -198,10 +198,12 @@ def _tell(errors: list[AnabranchError], arguments: list[str]) -> int:
 
 
 def _is_json(arguments: list[str]) -> bool:
-    """Return whether errors of a command line are JSON: of verbs that log, or were asked for JSON, where logs are."""
+    """Return whether errors of a command line are JSON, where logs are: of verbs that log, unless people read what they say
+    as it comes, or that were asked for JSON."""
     from anabranch import log
 
-    return log.is_json() and (_verb(arguments) in LOGGING or "--json" in arguments)
+    is_logging = _verb(arguments) in LOGGING and log.AS_TEXT not in os.environ
+    return log.is_json() and (is_logging or "--json" in arguments)
 
 
 def _verb(arguments: list[str]) -> str:

@@ -183,6 +183,7 @@ class CaughtUp:
             left += self._that_may_be_told(drift)
             left += replaced_of(self.source, history.in_force())
         except SourceUnavailable:
+            self._failed = {}  # looks that fail are counted in a row, and it was away in between
             return False
         entries = (history.parked_by(table) for table in history.parked())
         last = max((entry.sequence for entry in entries if entry), default=0)

@@ -52,6 +52,7 @@ def _errors(lines: Iterable[str]) -> Iterator[str]:
             found = json.loads(line)
             if isinstance(found, dict) and found.get("event") == "error":
                 yield " — ".join(filter(None, (found.get("message"), found.get("hint"))))
+                yield from found.get("notes", ())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -29,7 +29,7 @@ from anabranch.model.table_life import TableState
 from anabranch.model.value_rules import ValueRules
 from anabranch.model.verified import Verified, VerifiedBy
 from anabranch.verify.plan import VerifyTable
-from anabranch.verify.report import Compared, Kept, TableResult, Verification
+from anabranch.verify.report import LATE, Compared, Kept, TableResult, Verification
 from anabranch.verify.touched import Parent
 from anabranch.verify.wanted import Wanted
 from anabranch.view.opened import require_rows, store_of
@@ -219,12 +219,13 @@ def _is_skipped(found: Verified, skipped: Sequence[Skipped]) -> bool:
 
 def going_on(found: Verified, before: Verified | None, result: TableResult, server: str, by_rows: bool) -> Verified:
     """Return a turn of `--watch` as one of the verification that had the table before it: a later look at all of its rows
-    does for that one, too. One that does not tell of all, and finds nothing that differs, leaves it what it had."""
+    does for that one, too. One that does not tell of all, and finds nothing that differs, leaves it what it had; not one that
+    could not look, or that found what differs while nobody could tell whose it is."""
     last = before.that_goes_on if before is not None else None
     if last is None or last.by is None or not last.by.run or found.result == "different":
         return found
     if found.place is None:
-        return replace(found, earlier=last)
+        return replace(found, earlier=last) if not found.pending or result.why == LATE else found
     by = VerifiedBy(
         last.by.run,
         found.place.compared,

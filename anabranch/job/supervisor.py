@@ -225,7 +225,10 @@ class Supervisor:
                 if seconds is not None and deadline is None and going and all(lane.is_streaming for lane in going):
                     deadline = now + seconds
                 if until_caught_up:
-                    reached = [lane.caught_up.is_reached() for lane in going]  # asks every lane for its goal
+                    try:
+                        reached = [lane.caught_up.is_reached() for lane in going]  # asks every lane for its goal
+                    except NotCaughtUp as never:
+                        return self._finish(lanes, never)
                     if all(reached):
                         return self._finish(lanes)
                     for lane in going:
@@ -269,9 +272,9 @@ class Supervisor:
                 hint="start again with more time: it goes on from where it is",
             )
 
-    def _finish(self, lanes: list[Lane]) -> None:
+    def _finish(self, lanes: list[Lane], *errors: NotCaughtUp) -> None:
         """Raise the error with the lowest exit code, if any target has one; also for tables that are parked."""
-        said = worst(error for lane in lanes for error in (lane.failure, lane.parked()))
+        said = worst(iter([*errors, *(error for lane in lanes for error in (lane.failure, lane.parked()))]))
         if said is not None:
             raise said
 

@@ -280,7 +280,7 @@ class Operations:
             words.insert(words.index(END_OF_OPTIONS) + 1, str(self._jobs.file(row["job"])))
             command = [*COMMAND, *row["verb"].split(), *words]
             self._children[number] = recorded.start(
-                lock, command, self._home / row["job"], self._environment(row["job"])
+                lock, command, self._home / row["job"], {**self._environment(row["job"]), log.AS_TEXT: "1"}
             )
             reach("manager.operation.started")
         except (ConfigError, OSError) as error:  # a secret that cannot be read; no room, too many processes

@@ -16,8 +16,7 @@ from anabranch.trail.format import to_json
 
 def change(then: TableSchema, latest: tuple[Partition, ...]) -> str:
     """Return what makes these partitions of those that the definition has; "" where they are the same."""
-    gone = [part for part in then.partitions if part not in latest]
-    came = [part for part in latest if part not in then.partitions]
+    gone, came = _without(then.partitions, latest), _without(latest, then.partitions)
     return _text(then, gone, came, latest) if gone or came else ""
 
 
@@ -25,8 +24,8 @@ def change_of_version(then: TableSchema, now: TableSchema) -> str:
     """Return what makes the next version of a definition that stays as it is but for its partitions; "" where more changes."""
     if now.version != then.version + 1:
         return ""
-    gone = [part for part in then.partitions if part not in now.partitions]
-    text = _text(then, gone, [part for part in now.partitions if part not in then.partitions], now.partitions)
+    gone, came = _without(then.partitions, now.partitions), _without(now.partitions, then.partitions)
+    text = _text(then, gone, came, now.partitions)
     return text if next_of(then, text).to_json() == now.to_json() else ""  # also what comparing leaves out
 
 
@@ -60,7 +59,15 @@ def changed(then: TableSchema, text: str) -> TableSchema:
 
 
 def _changed(then: Sequence[Partition], gone: Sequence[Partition], came: Sequence[Partition]) -> tuple[Partition, ...]:
-    return *(part for part in then if part not in gone), *came
+    return *_without(then, gone), *came
+
+
+def _without(parts: Sequence[Partition], others: Sequence[Partition]) -> list[Partition]:
+    """Return those that are not among the others. A table may have thousands: only such as have the same name are compared."""
+    by_name: dict[tuple[int, str], list[Partition]] = {}
+    for one in others:
+        by_name.setdefault((one.oid, one.name), []).append(one)
+    return [part for part in parts if part not in by_name.get((part.oid, part.name), ())]
 
 
 def _are_parents_first(parts: Sequence[Partition]) -> bool:

@@ -28,7 +28,7 @@ from anabranch.model.table_life import TableState
 from anabranch.model.verified import Verified
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.in_time import until
-from anabranch.verify.report import NO_TIME, Verification
+from anabranch.verify.report import LATE, NO_TIME, Verification
 from anabranch.verify.wanted import Sample, Wanted
 from anabranch.view.opened import store_of
 from rigs.job_here import JobHere, without_spark
@@ -299,13 +299,13 @@ def a_turn_of_the_watch_that_cannot_tell_takes_nothing_away(here: JobHere, monke
     """Show it as pending, which is no table that is equal, and go on behind the result before it, also where the turn ended
     while that was made. A verification that begins anew goes on behind none of it."""
     assert not verified(here).identical and hold(here) == ALL - {"d"}
-    before, look = kept(here)["a"], Watch._verified
+    before, look, why = kept(here)["a"], Watch._verified, LATE
     assert before.by is not None
 
     def pending(self: Watch, state: TableState, began: int) -> Turn | None:
         turn = look(self, state, began)
         assert turn is not None and turn.found.identical
-        one = replace(turn.found.tables[0], identical=False, pending=1, why="busy")
+        one = replace(turn.found.tables[0], identical=False, pending=1, why=why)
         return Turn(replace(turn.found, tables=(one,)))
 
     with monkeypatch.context() as patched:
@@ -333,6 +333,13 @@ def a_turn_of_the_watch_that_cannot_tell_takes_nothing_away(here: JobHere, monke
         patched.setattr(in_rounds, "compared_whole", compared)
         assert verified(here, resumes=True, by_rows=True).kept
         assert kept(here)["a"].result == "identical" and hold(here) == ALL - {"d"}
+        patched.setattr(in_rounds, "compared_whole", compare)
+        why = "it cannot be read"
+        watched(here, "a")
+        assert kept(here)["a"].earlier is None and hold(here) == ALL - {"a", "d"}, (
+            "a look that failed is no lack of time"
+        )
+    assert not verified(here).identical and hold(here) == ALL - {"d"}
 
 
 def watched(here: JobHere, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import anabranch
-from anabranch import errors
+from anabranch import errors, log
 from anabranch.cli import main as shell
 from anabranch.errors import AnabranchError
 from anabranch.job import Job
@@ -68,6 +69,14 @@ def test_an_error_is_told_once_in_the_form_of_the_output(tmp_path: Path, verb: s
     assert (done.returncode, done.stdout, done.stderr.count(missing)) == (2, "", 1)
     (line,) = done.stderr.splitlines()
     assert json.loads(line)["hint"] if is_json else line.startswith("error: ")
+
+
+def test_an_error_is_text_where_people_read_what_a_command_says(tmp_path: Path) -> None:
+    missing = str(tmp_path / "run.toml")
+    command = [sys.executable, "-m", "anabranch", "load", missing]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, log.AS_TEXT: "1"})
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith("error: ") and missing in line
 
 
 def test_the_line_of_an_error_has_all_that_its_text_would_have(

@@ -130,7 +130,8 @@ source_of(found).checks(), target_of(found).checks()
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
     called = [sys.executable, "-c", code, str(job)]
-    done = subprocess.run(called, capture_output=True, text=True, timeout=300, env={**os.environ, "PW": PASSWORD})
+    environment = {**os.environ, "PW": PASSWORD, "ANABRANCH_HOME": str(job.parent)}
+    done = subprocess.run(called, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     status, supervisor = (set(json.loads(line)) for line in done.stderr.splitlines())
     assert {"pyarrow", "numpy", "structlog", "rich", "sqlglot", "pyspark", *NOT_FOR_STATUS}.isdisjoint(status)

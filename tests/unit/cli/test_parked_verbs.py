@@ -40,7 +40,10 @@ def put(number: int, key: dict[str, str | None], discarded: bool = False) -> Non
 
 
 @pytest.fixture
-def parked(store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verb:
+def parked(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Verb:
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
     job = tmp_path / "shop.toml"
     job.write_text(
         'name = "shop"\n[source]\nurl = "memory:///no_source"\n[target]\nurl = "memory:///verbs"\n'
