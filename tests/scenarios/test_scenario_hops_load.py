@@ -75,7 +75,10 @@ def test_a_table_that_was_loaded_early_is_altered_while_the_load_at_the_source_g
     states = way.there.states()
     assert states[table] == "parked" and "its load was not through" in way.there.reason(table)
     going = [one for one, state in states.items() if state == "streaming"]
-    assert "cell" in going and all("foreign keys" in way.there.reason(one) for one in {*states} - {*going, table})
+    assert going and ("cell" in going) != (
+        table == "cell"
+    )  # it has no foreign key; which two are loaded first is not settled
+    assert all("foreign keys" in way.there.reason(one) for one in {*states} - {*going, table})
     made.assert_identical(*going)
     assert run.stop(code=None).code in (0, 8) and applied.stop().code == 0
 
