@@ -21,22 +21,21 @@ from bench.presence import PATIENCE, SETTLE, TABLE, WATCH, resident
 from bench.processes import Program, own_cpu, python, until
 from bench.stand import Job, Stand
 
-JOBS = 50
+JOBS = 30  # with three connections each: the target has a hundred
 JOB_MB, MANAGER_MB, MANAGER_CORES, LIST_MS = 60, 120, 0.01, 100
 MORE = '[apply]\nrunner = "continuous"'
 
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
-    """Measure `scale` times 50 jobs, two at least."""
+    """Measure `scale` times 30 jobs, two at least."""
     number = max(2, round(JOBS * scale))
     with ExitStack() as stack:
         jobs = []
         for one in range(number):
             source, target = stand.databases(f"managed{one}")
             source.execute(TABLE)
-            looking = stack.enter_context(Looking(target))
-            jobs.append((stand.job(f"managed{one}", source, target, more=MORE), looking))
-        manager = stack.enter_context(Managed(jobs[0][0]))
+            jobs.append(stand.job(f"managed{one}", source, target, more=MORE))
+        manager = stack.enter_context(Managed(jobs[0]))
         manager.run(stand, jobs[:1])
         time.sleep(SETTLE)
         first = sum(resident(manager.program.tree).values())
@@ -87,12 +86,13 @@ class Managed:
     def __exit__(self, *ended: Any) -> None:
         self.program.__exit__(*ended)
 
-    def run(self, stand: Stand, jobs: Sequence[tuple[Job, Looking]]) -> None:
+    def run(self, stand: Stand, jobs: Sequence[Job]) -> None:
         """Take in and start jobs, and wait until each streams."""
-        for job, looking in jobs:
+        for job in jobs:
             self.ask("POST", "/api/v1/jobs", {"text": job.file.read_text()})
             self.ask("POST", f"/api/v1/jobs/{job.name}/start")
-            until(partial(stand.at.streaming, looking, job.name), PATIENCE, "the stream", 0.05, self.program.check)
+            with Looking(job.target) as looking:  # one at a time: the target has a hundred connections
+                until(partial(stand.at.streaming, looking, job.name), PATIENCE, job.name, 0.05, self.program.check)
 
     def ask(self, method: str, path: str, body: object = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
