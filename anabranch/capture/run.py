@@ -198,11 +198,11 @@ class Capture:
         """Park tables that were altered while nobody read the log. Keys that went with them go first, since they connect the
         tables with no other one any more."""
         drifted: Mapping[TableId, Drift] = {}
-        with suppress(SourceUnavailable):
+        with suppress(SourceUnavailable):  # it is away: a later look tells
             drifted = self.drift(self.trail.history.in_force()) if tables else {}
             self._leave_lost_keys(drifted)
         self._park_unlogged(tables)
-        with suppress(SourceUnavailable):
+        with suppress(SourceUnavailable):  # as above
             self._leave_drifted(drifted)  # a finding of a look may be in no later one
 
     def _leave_lost_keys(self, drifted: Mapping[TableId, Drift]) -> None:

@@ -57,7 +57,7 @@ class Forked:
             self._code = _NUMBER.unpack(data)[0] if data else -signal.SIGKILL
             os.close(self._status)
             if not data and self._alive is not None:  # the server is gone: a child that is to end with us ends now
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError):  # it has ended already
                     os.kill(self.pid, signal.SIGKILL)
             self.let_go()
         return self._code

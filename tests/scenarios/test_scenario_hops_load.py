@@ -151,7 +151,7 @@ def test_files_of_a_load_go_behind_the_last_who_applies_it(
 def test_a_load_that_is_refused_asks_for_no_files(
     mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several tables one is refused: the files of all go once another job has them, as if nobody had asked."""
+    """Refuse a load of several tables for one of them: no table is asked for, the files of all go once another job has them."""
     made = scenario(mariadb, *SCHEMA, *fill(2))
     way = hops(made)
     monkeypatch.setenv(TARGET_SECRET, made.target.server.password or "none")

@@ -107,7 +107,7 @@ def test_an_answer_that_is_lost_says_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryCatalog, lost, lose)
-        with suppress(SourceUnavailable):
+        with suppress(SourceUnavailable):  # it is what the source is made to say
             looks.look()
     assert not looks.is_waiting and looks.due(mark(shop.identity, 0)) == ({}, {})
     assert found(looks, shop)[1] == [HAD, NEVER]
