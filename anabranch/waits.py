@@ -102,6 +102,7 @@ class _Process:
     listeners: list[Listener] = field(default_factory=list)
     stops: list[Callable[[], bool]] = field(default_factory=list)
     has_tasks: int = 0  # work is done by processes that this one has started
+    tasks_since: float = 0.0
 
 
 _mutex = threading.Lock()
@@ -151,8 +152,10 @@ def ending_when(stop: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def in_tasks() -> Iterator[None]:
-    """Watch sessions of processes that this one has started, too, meanwhile."""
+    """Watch sessions of processes that this one has started, too, meanwhile: at each server that this one has sessions at,
+    since then."""
     mine = _process
+    mine.tasks_since = mine.tasks_since if mine.has_tasks else time.monotonic()
     mine.has_tasks += 1
     try:
         yield
@@ -191,6 +194,7 @@ class _Server:
         self._busy: dict[int, float] = {}  # session -> seen busy without a pause since
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._used = 0.0  # when it last had a session
         self._lookout: Lookout | None = None
         self._attempt: object | None = None  # the look that is being made
         self._next_look = self._told = self._since = 0.0
@@ -198,23 +202,22 @@ class _Server:
 
     def add(self, connection: object, session: Session) -> None:
         with self._mutex:
-            self._sessions[connection] = session
+            self._sessions[connection], self._used = session, time.monotonic()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="anabranch-waits", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:
-        used = time.monotonic()
         while True:
             time.sleep(TICK)
             now = time.monotonic()
             with self._mutex:
                 sessions = list(self._sessions.items())
-                if not sessions and not _process.has_tasks and now - used > IDLE:
+                if not sessions and not _process.has_tasks and now - self._used > IDLE:
                     self._close()
                     self._thread = None
                     return
-            used = now if sessions else used
+            self._used = now if sessions else self._used
             try:
                 self._note(sessions, now)
                 self._step(now)
@@ -229,7 +232,7 @@ class _Server:
     def _step(self, now: float) -> None:
         least = BUSY if _process.listeners or _process.stops else UNHEARD
         long = [number for number, since in self._busy.items() if now - since >= least]
-        has_tasks = bool(_process.has_tasks and _process.listeners)
+        has_tasks = bool(_process.has_tasks and _process.listeners) and self._used >= _process.tasks_since
         if not long and not has_tasks:
             self._silent_since = 0.0
         if not long and not has_tasks and now - self.seen > OVER:

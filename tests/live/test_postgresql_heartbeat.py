@@ -19,7 +19,7 @@ from anabranch.contracts import LogOptions
 from anabranch.model.position import LogMark
 from anabranch.rows.log_items import LogIdle
 from anabranch.testing.databases import Database
-from anabranch.testing.in_time import PATIENCE, in_time
+from anabranch.testing.in_time import PATIENCE, in_time, until
 from anabranch.testing.servers import Server
 from rigs.endpoints import endpoint_of
 from rigs.postgresql_load import RULES
@@ -150,6 +150,23 @@ def test_a_server_on_which_nothing_happens_stays_as_it_is(
         assert made.idle.query(written) >= [(1,)]
     finally:
         drop_slots(made.idle, other)
+
+
+@pytest.mark.since(14)
+def test_the_last_of_the_log_comes_also_where_the_server_would_keep_it_in_memory(
+    postgresql_source: Server, following: Callable[..., Following]
+) -> None:
+    """The server writes down each 15 seconds what a session has written that rolled back and had no transaction id. It may
+    just have done so, and then no message is needed: so that is tried again."""
+    made = following(postgresql_source, "pgoutput", 60)
+    in_memory = "BEGIN; SELECT pg_logical_emit_message(false, 'somebody', 'at all'); ROLLBACK"
+
+    def comes() -> bool:
+        made.idle.execute(in_memory)
+        end, mark = made.reader.end(), made.until_idle_at(0.0, seconds=2)
+        return mark is not None and made.connector.order.includes(mark, end.native, None)
+
+    until(comes, "a message of ours comes, and all that was before it")
 
 
 def test_one_that_is_refused_is_told_of_once(

@@ -253,7 +253,7 @@ def without_spark() -> Iterator[Any]:
 def _in_haste() -> Iterator[None]:
     """The pace of a short history: what would wait for seconds waits for hundredths."""
     before = pace.current
-    pace.use(Small().pace)
+    pace.use(replace(Small().pace, capture_tables=1.0, capture_end=0.2))
     try:
         yield
     finally:

@@ -6,7 +6,10 @@ import os
 import threading
 import weakref
 
+import pytest
+
 from anabranch import waits
+from anabranch.errors import SourceUnavailable
 from anabranch.testing.in_time import until
 
 
@@ -51,3 +54,23 @@ def test_a_connection_that_nobody_holds_any_more_is_gone() -> None:
 
 def _nobody() -> waits.Lookout:
     raise AssertionError("nobody is asked")
+
+
+def test_a_server_that_this_process_has_left_is_not_asked_about_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that follow each other in one process: the database of the one before may be gone by now."""
+    monkeypatch.setattr(waits, "LOOK", 0.0)
+    asked, session = list[str](), waits.Session(1, lambda connection: False, lambda connection: None)
+
+    def lookout(name: str) -> waits.Lookout:
+        asked.append(name)
+        raise SourceUnavailable("nobody is there")
+
+    before, now = Unused(), Unused()
+    waits.register("the one before", before, session, lambda: lookout("before"))
+    gone = weakref.ref(before)
+    del before
+    until(lambda: gone() is None, "its session is gone")
+    with waits.listening(lambda server, text: None), waits.in_tasks():
+        waits.register("the one of now", now, session, lambda: lookout("now"))
+        until(lambda: len(asked) > 1, "a server is asked twice")
+    assert set(asked) == {"now"}

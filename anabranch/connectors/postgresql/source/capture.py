@@ -108,6 +108,7 @@ class WalReader:
         self._marked: Entries = {}
         self._is_looked_at = False  # at the publication, behind all that was received
         self._heartbeat = Heartbeat(endpoint, options.name, float(own.heartbeat_interval_s))
+        self._is_shown = False  # does the log that is read show messages?
         self.is_binary = False  # does the log that is read have values in binary form?
 
     @property
@@ -123,7 +124,10 @@ class WalReader:
     def end(self) -> LogMark:
         with open_session(self._endpoint) as connection, translated("read the position of the source's log"):
             newest = Snapshot.parse(snapshot_text(connection)).xmax
-            return replace(place_of(mark(connection).resume), newest=newest).mark()
+            found = replace(place_of(mark(connection).resume), newest=newest).mark()
+            if self._stream is not None and self._is_shown and not self._is_inside:
+                self._heartbeat.bring(connection, self._received)
+            return found
 
     def start(self, after: LogMark, select: Select) -> None:
         self.close()

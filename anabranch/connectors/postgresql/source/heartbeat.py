@@ -1,5 +1,6 @@
 """Heartbeats that the reader of a log writes into it: messages that move the place on where nothing of the job happens
-while others make the log grow. Their time tells how old what was read is.
+while others make the log grow, or where its last records would stay in the server's memory. Their time tells how old what
+was read is.
 
 https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION What does not live here: reading them
 (assemble.py), keepalives, which move the place as well (capture.py).
@@ -7,15 +8,27 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATI
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
 from anabranch import log
+from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
+from anabranch.connectors.postgresql.source.positions import lsn_text
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 
 GROWN = 1 << 20  # bytes of log that are worth a message: a server on which nothing happens stays as it is
 _WRITE = """
 SELECT pg_catalog.pg_logical_emit_message(false, %s, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint::text)
+"""
+# The server sends only what it has written down. The last records may be of a session that rolled back, or was refused at its
+# start, and had set hints: nobody asks for them to be written down, and the next one that does comes after up to 15 s.
+# https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-WAL-LOG-HINTS
+_BRING = f"""{_WRITE.rstrip()}
+ WHERE pg_catalog.pg_current_wal_flush_lsn() <= %s::pg_catalog.pg_lsn
+   AND pg_catalog.pg_current_wal_insert_lsn() > pg_catalog.pg_current_wal_flush_lsn()
 """
 
 
@@ -44,11 +57,27 @@ class Heartbeat:
         if not self._every or now < self._next or lsn < self._at + GROWN:
             return
         self._next, self._at = now + self._every, lsn
+        with suppress(SourceUnavailable), self._refusable(), open_session(self._endpoint) as connection:
+            self._write(connection, _WRITE, [self._name])
+
+    def bring(self, connection: Connection, lsn: int) -> None:
+        """Have the server write down the last of its log where that is more than it could send, and all else was read: up to
+        `lsn`. A message of a session that commits does."""
+        if self._every:
+            with self._refusable():
+                self._write(connection, _BRING, [self._name, lsn_text(lsn)])
+
+    def _write(self, connection: Connection, statement: str, values: list[str]) -> None:
+        with translated("write a heartbeat into the log"):
+            connection.execute(statement.encode(), values)
+
+    @contextmanager
+    def _refusable(self) -> Iterator[None]:
+        """Report the first refusal, and write no more."""
         try:
-            with open_session(self._endpoint) as connection, translated("write a heartbeat into the log"):
-                connection.execute(_WRITE.encode(), [self._name])
+            yield
         except SourceUnavailable:
-            return
+            raise
         except SourceError as refused:
             self._every = 0.0
             log.get().warning("heartbeat_refused", why=refused.message)

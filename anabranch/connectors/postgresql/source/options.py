@@ -25,7 +25,8 @@ class PostgresSourceOptions(Options):
     their rows are here when they commit. Else the source keeps them until then."""
     heartbeat_interval_s: int = whole_number(60, 0, 86400)
     """While nothing of the job happens at the source and others make its log grow, a message of about 100 bytes is written
-    into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect with
+    into the log so often, which moves the job's place on and shows that the log is read; 0: never. Where the source keeps the
+    last of its log in memory and so does not send it, which may last 15 seconds, one is written at once. Without effect with
     `decoderbufs`, which shows no messages."""
     held_log_warning_mb: int = whole_number(10240, 1)
     """`status` warns when the source keeps more of its log for the job than this; where the server bounds it
