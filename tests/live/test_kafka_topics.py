@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from anabranch.connectors.kafka import connection
 from anabranch.connectors.kafka.connection import reader
 from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target import elsewhere as kafka_elsewhere
 from anabranch.connectors.kafka.target import records as kafka_records
 from anabranch.connectors.kafka.target import state_forms as forms
+from anabranch.connectors.kafka.target.changing import Changing
+from anabranch.connectors.kafka.target.elsewhere import noted_elsewhere
+from anabranch.connectors.kafka.target.forgotten import ends_at
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.records import Records, topic_of
 from anabranch.errors import StateError, TargetError
@@ -95,6 +104,94 @@ def test_a_topic_has_one_job(jobs: Jobs) -> None:
     jobs.drop(first)
     jobs.begin(second, topics="existing")
     assert jobs.noted(second) == {jobs.topic: 1}
+
+
+def test_states_of_all_other_jobs_are_read_by_one_client(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers, make = list[object](), connection._made
+
+    def counted(kind: Any, *more: Any) -> Any:
+        readers.extend([kind] if kind is Consumer else [])
+        return make(kind, *more)
+
+    monkeypatch.setattr(connection, "_made", counted)
+    names, job, counts = [unique_name("topic") for _ in range(3)], unique_name("job"), []
+    for name in names:
+        jobs.topic = name
+        jobs.begin(f"job-of-{name}")
+        readers.clear()
+        jobs.topic = f"{job}.own"
+        jobs.begin(job)
+        counts.append(len(readers))
+    assert counts[1] == counts[2], counts
+    jobs.make(1, topic_of(stranger := unique_name("stranger")))
+    producer = Producer({"bootstrap.servers": jobs.endpoint.place})
+    for key in (json.dumps(["topic", names[0]]), "no JSON", json.dumps(["topic", names[1]])):
+        producer.produce(topic_of(stranger), "{}", key)
+    producer.flush()
+    jobs.drop(f"job-of-{names[1]}")
+    jobs.topic = names[2]
+    with pytest.raises(StateError, match=f"job job-of-{names[2]} writes to topic {names[2]}"):
+        jobs.begin(job, topics="existing")
+    jobs.topic = names[1]
+    jobs.begin(job, topics="existing")
+    found = noted_elsewhere(jobs.endpoint, job, [*names, "nobody's"])
+    assert found == {name: f"job-of-{name}" for name in (names[0], names[2])}
+    jobs.administrator.delete_topics([topic_of(stranger)])[topic_of(stranger)].result()
+
+
+def test_a_state_that_is_removed_while_states_are_read_is_left_out(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, gone = unique_name("job"), unique_name("job")
+    jobs.begin(other)
+    first, jobs.topic = jobs.topic, unique_name("topic")
+    jobs.begin(gone)
+
+    def removed_first(*asked: Any) -> object:
+        jobs.drop(gone)
+        until(lambda: topic_of(gone) not in jobs.administrator.list_topics().topics, "its topic is gone")
+        return reader(*asked)
+
+    monkeypatch.setattr(kafka_elsewhere, "reader", removed_first)
+    assert noted_elsewhere(jobs.endpoint, unique_name("job"), [first, jobs.topic]) == {first: other}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what clients write of themselves from here on, where they are told to."""
+    lines: list[str] = []
+    log = logging.Logger("of a client", logging.DEBUG)
+    log.addFilter(lambda record: lines.append(record.getMessage()) is not None)
+    monkeypatch.setattr(connection, "SILENT", log)
+    return lines
+
+
+def test_a_producer_begins_once_it_has_a_line_to_a_broker(jobs: Jobs, told: list[str]) -> None:
+    """`init_transactions` without one looks again half a second later."""
+    job = unique_name("job")
+    jobs.begin(job)
+    for _ in range(10):
+        with closing(Changing(jobs.endpoint, job, {"debug": "eos", "log_level": 7})) as changing:
+            changing.begin().poll(0)
+    assert sum("Querying for transaction coordinator" in one for one in told) >= 10
+    assert not [one for one in told if "Unable to query for transaction coordinator" in one]
+
+
+def test_an_administrator_asks_once_it_knows_the_brokers(
+    jobs: Jobs, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look for leaders that is lost with the line to the address that was given is sent again three seconds later."""
+    settings = connection.settings
+    monkeypatch.setattr(
+        connection, "settings", lambda endpoint: settings(endpoint) | {"debug": "metadata", "log_level": 7}
+    )
+    jobs.make(1)
+    times = list[int]()
+    for _ in range(50):
+        told.clear()
+        client = connection.administrator(jobs.endpoint)
+        assert ends_at(client, [(jobs.topic, 0)], True, 30.0) == {(jobs.topic, 0): 0}
+        client.poll(0)
+        times.append(sum("query partition leaders" in one and "Requesting metadata" in one for one in told))
+    assert max(times) == 1, times
 
 
 def test_a_state_topic_keeps_what_is_written_to_it(jobs: Jobs) -> None:

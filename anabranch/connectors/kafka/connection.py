@@ -10,9 +10,10 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from anabranch.connectors.kafka.entering import answers, enter
@@ -24,6 +25,7 @@ Client = TypeVar("Client")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USUAL_MECHANISM = "SCRAM-SHA-512"  # which never shows the password, unlike PLAIN
 LONGEST = 60.0  # seconds for an answer where the job file sets no limit
+MEETS_S = 1.0  # that a new client may take to know the brokers, before it is used in any case
 # What librdkafka would print comes as an error of a call as well; a line of its own would be beside our log.
 SILENT = logging.getLogger("anabranch.librdkafka")
 SILENT.addHandler(logging.NullHandler())
@@ -76,7 +78,12 @@ def patience(endpoint: Endpoint) -> float:
 
 
 def administrator(endpoint: Endpoint) -> AdminClient:
-    return _made(AdminClient, endpoint, {})
+    """Return a client that knows the brokers: as it learns of them its line to the address that it was given ends, and a look
+    for leaders that went over it is sent again three seconds later. Where no broker answers its next call says so."""
+    made = _made(AdminClient, endpoint, {})
+    with suppress(KafkaException, TimeoutError):
+        made.describe_cluster(request_timeout=MEETS_S).result(2 * MEETS_S)
+    return made
 
 
 def reader(endpoint: Endpoint, isolation: str = "read_committed", begins: str = "earliest") -> Consumer:
@@ -95,9 +102,15 @@ def reader(endpoint: Endpoint, isolation: str = "read_committed", begins: str = 
 
 
 def transactional(endpoint: Endpoint, name: str, more: dict[str, Any]) -> Producer:
-    """Return a producer whose transactions have this transactional id. `more`: settings of how messages travel."""
+    """Return a producer whose transactions have this transactional id, which is a topic, too. `more`: settings of how messages
+    travel. It has a line to a broker if there is one: `init_transactions` without any looks for one half a second later. The
+    first answer may come over a line that then ends, as with an administrator's."""
     own = {"transactional.id": name, "acks": "all", "delivery.report.only.error": True}
-    return _made(Producer, endpoint, more | own)
+    made = _made(Producer, endpoint, more | own)
+    with suppress(KafkaException):
+        for _ in range(2):
+            made.list_topics(name, timeout=MEETS_S)
+    return made
 
 
 def plain(endpoint: Endpoint) -> Producer:

@@ -48,7 +48,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Any:
         done: dict[Place, bool] = {}
         monkeypatch.setattr(forgotten, "administrator", lambda endpoint: None)
         monkeypatch.setattr(forgotten, "left_open", lambda client, places, limit: dict.fromkeys(left, (1, 2)))
-        monkeypatch.setattr(forgotten, "_ends", lambda client, places, is_committed, limit: dict.fromkeys(places, 1))
+        monkeypatch.setattr(forgotten, "ends_at", lambda client, places, is_committed, limit: dict.fromkeys(places, 1))
         monkeypatch.setattr(
             forgotten, "open_ones", lambda endpoint, ranges: {one: messages[one] for one in ranges if one in messages}
         )

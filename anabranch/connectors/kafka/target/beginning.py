@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing
+from anabranch.connectors.kafka.target.elsewhere import noted_elsewhere
 from anabranch.connectors.kafka.target.formats import refuse_options
 from anabranch.connectors.kafka.target.names import WantedTopic, refused, wanted_topics
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.records import TOPIC, Key, Value, noted_elsewhere
+from anabranch.connectors.kafka.target.records import TOPIC, Key, Value
 from anabranch.connectors.kafka.target.topics import (
     FoundTopic,
     add_partitions,

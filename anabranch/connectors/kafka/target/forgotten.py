@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch import log
@@ -43,7 +43,7 @@ def end_forgotten(endpoint: Endpoint, job: str, producer: Producer, records: Rec
         return True
     left = open_ones(endpoint, {place: ends[place] for place in ends if place != state})
     if state in ends:
-        readable = _ends(client, begins, True, limit)
+        readable = ends_at(client, begins, True, limit)
         told = newest(endpoint, {place: (begins[place], end) for place, end in readable.items()})
         is_committed = any(not _is_known(records, topic, sequence) for (topic, _), sequence in told.items())
         _end(producer, [state, *left], is_committed, limit)
@@ -90,9 +90,9 @@ def left_open(
     """Return partitions that are not readable up to where they end now: to where they are, and the end. What is committed
     becomes readable a moment later. `limit`: seconds for an answer. Raises KafkaException, TargetUnavailable."""
     until = time.monotonic() + seconds
-    written = _ends(client, places, False, limit)
+    written = ends_at(client, places, False, limit)
     while True:
-        readable = _ends(client, written, True, limit)
+        readable = ends_at(client, written, True, limit)
         found = {place: (readable.get(place, 0), end) for place, end in written.items()}
         left = {place: (to, end) for place, (to, end) in found.items() if to < end}
         if not left or time.monotonic() > until:
@@ -100,7 +100,7 @@ def left_open(
         time.sleep(PAUSE_S)
 
 
-def _ends(client: AdminClient, places: Iterable[Place], is_committed: bool, limit: float) -> Mapping[Place, int]:
+def ends_at(client: AdminClient, places: Iterable[Place], is_committed: bool, limit: float) -> Mapping[Place, int]:
     """Return where partitions end; those that are not there are left out, since whoever needs them names them."""
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in places}
     isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
@@ -110,7 +110,10 @@ def _ends(client: AdminClient, places: Iterable[Place], is_committed: bool, limi
         try:
             ends[place.topic, place.partition] = end_of(found.result(limit + 1), place.topic, place.partition)
         except KafkaException as error:
-            if errors.of(error).code() not in errors.ABSENT:
+            if errors.of(error).code() not in (
+                *errors.ABSENT,
+                KafkaError._NOENT,
+            ):  # the latter where none of them is there
                 raise
             missing = client.list_topics(place.topic, timeout=limit).topics[place.topic].error
             if missing is None or missing.code() not in errors.ABSENT:

@@ -20,6 +20,7 @@ from anabranch.connectors.kafka.target.beginning import (
     too_few,
     too_many,
 )
+from anabranch.connectors.kafka.target.elsewhere import noted_elsewhere
 from anabranch.connectors.kafka.target.formats import format_for, registry_of
 from anabranch.connectors.kafka.target.names import (
     UNKNOWN,
@@ -30,7 +31,7 @@ from anabranch.connectors.kafka.target.names import (
     wanted_topics,
 )
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
-from anabranch.connectors.kafka.target.records import Records, noted_elsewhere, topic_of
+from anabranch.connectors.kafka.target.records import Records, topic_of
 from anabranch.connectors.kafka.target.registered import registered
 from anabranch.connectors.kafka.target.topics import (
     ANEW,

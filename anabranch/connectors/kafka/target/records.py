@@ -55,24 +55,6 @@ def decided_within(endpoint: Endpoint) -> float:
     return patience(endpoint)
 
 
-def noted_elsewhere(endpoint: Endpoint, job: str, names: Iterable[str]) -> dict[str, str]:
-    """Return those of the topics that other jobs write, each with the job. Jobs whose state we may not see are not asked."""
-    with translated("look for the state of jobs"):
-        told = administrator(endpoint).list_topics(timeout=patience(endpoint)).topics
-    others = [name.removeprefix(PREFIX) for name in told if name.startswith(PREFIX) and name != topic_of(job)]
-    wanted, found = set(names), dict[str, str]()
-    for other in others if wanted else ():
-        records = Records(endpoint, other)
-        try:
-            records.refresh()
-            found |= {str(key[1]): other for key in records.there if key[0] == TOPIC and key[1] in wanted}
-        except (ValueError, TypeError, IndexError):
-            continue  # not a state of ours
-        finally:
-            records.close()
-    return found
-
-
 class Records:
     """The committed records of one job, as of the last `refresh`. One consumer, made on first use."""
 
