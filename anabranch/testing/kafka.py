@@ -10,18 +10,19 @@ import shutil
 import socket
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from anabranch import log
 from anabranch.testing import maven, packages
 from anabranch.testing.cache import ServerUnavailable, cache_directory, fetched
+from anabranch.testing.kafka_prepared import format_storage, java_options, prepared
 from anabranch.testing.packages import Software
 from anabranch.testing.processes import Daemon, Surroundings, give_away
 from anabranch.testing.recipes import HOST
 from anabranch.testing.servers import Server, free_port
 
-VERSION = "4.3.0"
+VERSION, DATA = "4.3.0", "data"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>anabranch</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging><dependencies><dependency>
 <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency></dependencies>
@@ -29,7 +30,8 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _HINT = "install maven to fetch it with"
 # What one broker can have: https://kafka.apache.org/43/documentation.html#brokerconfigs. Topics are made by those alone who
-# mean to; a timer looks often for transactions that took too long; nothing waits for members of a group.
+# mean to; a timer looks often for transactions that took too long; nothing waits for members of a group. One that was killed
+# and starts again waits until its own controller has given up the session of before: three seconds in place of nine.
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -42,6 +44,8 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "log.retention.ms": "-1",
@@ -62,6 +66,11 @@ def find_kafka(*, fetch: bool = True) -> Software:
     return Software("kafka", VERSION, home, (java.parent,), (java.parent.parent,))
 
 
+def prepare_kafka() -> None:
+    """Have ready what makes starts quick, where it can be had."""
+    prepared(find_kafka(), _started)
+
+
 def start_kafka(
     directory: Path,
     *,
@@ -72,26 +81,52 @@ def start_kafka(
     """Start a private Kafka. `settings` (`message.max.bytes`) come after, and override, the defaults. `listeners`: ports beside
     its own by name; `listener.security.protocol.map` of the settings says how each is protected. `joins`: the directory of the
     first broker of a cluster, which stays its controller."""
-    directory = directory.resolve()
     software = find_kafka()
+    return _start(software, directory.resolve(), settings or {}, listeners or {}, joins, prepared(software, _started))
+
+
+def _start(
+    software: Software,
+    directory: Path,
+    settings: Mapping[str, str],
+    listeners: Mapping[str, int],
+    joins: Path | None,
+    made: Path | None,
+    options: Sequence[str] = (),
+) -> Server:
+    """Start a Kafka. `made`: what there is prepared for it. `options`: of Java."""
+    reads = (software.home, *([made] if made else []))
     surroundings = Surroundings(
-        directory=directory, log=directory / "server.log", environment={"LC_ALL": "C"}, reads=(software.home,)
+        directory=directory, log=directory / "server.log", environment={"LC_ALL": "C"}, reads=reads
     )
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     port, file = free_port(), directory / "server.properties"
-    _write(file, directory, {"BROKER": port, **(listeners or {})}, settings or {}, joins)
+    written = _write(file, directory, {"BROKER": port, **listeners}, settings, joins)
     give_away(directory)
-    java: list[str | Path] = [software.program("java"), *_MEMORY, "-cp", f"{software.home}/*"]
+    java: list[str | Path] = [software.program("java"), *_MEMORY]
+    classes = ["-cp", f"{software.home}/*"]
     cluster = uuid.uuid5(uuid.NAMESPACE_URL, str((joins or directory).resolve())).hex[:22]
-    surroundings.run([*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file])
-    daemon = Daemon(surroundings, [*java, "kafka.Kafka", file], lambda pid: _answers(port))
+    if made is None:
+        surroundings.run([*java, *classes, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file])
+    else:
+        format_storage(made, directory / DATA, cluster, written["node.id"])
+        java += java_options(made)
+    daemon = Daemon(surroundings, [*java, *options, *classes, "kafka.Kafka", file], lambda pid: _answers(port))
     daemon.start()
-    return Server("kafka", VERSION, HOST, port, "", "", datadir=directory / "data", _daemon=daemon)
+    return Server("kafka", VERSION, HOST, port, "", "", datadir=directory / DATA, _daemon=daemon)
+
+
+def _started(directory: Path, options: Sequence[str]) -> Path:
+    """Start a Kafka with these options of Java, and end it. Return the directory of its data."""
+    with _start(find_kafka(), directory.resolve(), {}, {}, None, None, options):
+        pass
+    return directory / DATA
 
 
 def _write(
     file: Path, directory: Path, ports: Mapping[str, int], settings: Mapping[str, str], joins: Path | None
-) -> None:
+) -> dict[str, str]:
+    """Write the settings of a broker, and return them."""
     listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
     # Whoever asks at a listener of a test is told the name that its certificate has.
     told = ",".join(f"{name}://{HOST if name == 'BROKER' else 'localhost'}:{port}" for name, port in ports.items())
@@ -104,10 +139,11 @@ def _write(
         own |= {"process.roles": "broker", "node.id": "2", "listeners": listeners}
     own |= {
         "advertised.listeners": told,
-        "log.dirs": str(directory / "data"),
+        "log.dirs": str(directory / DATA),
     }
     lines = {**_SETTINGS, **own, **settings}
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return lines
 
 
 def _answers(port: int) -> bool:
