@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from anabranch.connectors.kafka.target import KafkaTarget
+from anabranch.connectors.kafka.target import KafkaTarget, changing
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
+from anabranch.contracts import Begun
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
@@ -89,18 +90,25 @@ def _batch(number: int) -> ChangeBatch:
     return ChangeBatch([transaction(number)], [changes(TABLE, (Op.INSERT, number, 0, number, "ä"))])
 
 
-def test_replicas_that_are_not_in_sync_are_named_and_the_job_goes_on_with_them(two: TwoBrokers) -> None:
+def test_replicas_that_are_not_in_sync_are_named_and_the_job_goes_on_with_them(
+    two: TwoBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     two.make(f"anabranch.{JOB}", 1, cleanup_policy="compact")
     two.make("t.a", 1, 2, min_insync_replicas="2")
-    target = two.target(topic="t.{table}", topics="existing")
-    _begin(replace(target, endpoint=replace(target.endpoint, limits=USUAL)))
+    hasty = two.target(topic="t.{table}", topics="existing")
+    target = replace(hasty, endpoint=replace(hasty.endpoint, limits=USUAL))
+    _begin(target)
     epochs = Epochs(AppendSubject(target, list))
     epochs.do(_batch(1))
     two.second.stop(immediate=True)
     client = _administrator(two.first)
     until(lambda: client.list_topics("t.a").topics["t.a"].partitions[0].isrs == [1], "it is known to be away")
-    with pytest.raises(TargetUnavailable, match=r"partition 0 of topic t\.a has 1 in-sync replicas of 2") as refused:
-        epochs.do(_batch(2))
+    assert epochs.appender.begin(epochs.now, epochs.next(_batch(2))) is Begun.OPEN
+    epochs.appender.append(_batch(2))
+    words = r"partition 0 of topic t\.a has 1 in-sync replicas of 2"
+    with monkeypatch.context() as patched, pytest.raises(TargetUnavailable, match=words) as refused:
+        patched.setattr(changing, "patience", lambda endpoint: 1.0)
+        epochs.appender.commit()
     assert "bring the brokers of its replicas back" in refused.value.hint
     epochs.appender.rollback()
     two.second.start()
@@ -152,7 +160,8 @@ def test_what_a_cluster_refuses_comes_with_what_mends_it(kafka: Server) -> None:
 
 
 def test_no_broker_is_told_with_what_to_look_at() -> None:
-    away = KafkaTarget(Endpoint("kafka", "127.0.0.1", 1, "", "", "", (), LIMITS))
+    limits = EndLimits(connect=1.0, statement=1.0)
+    away = KafkaTarget(Endpoint("kafka", "127.0.0.1", 1, "", "", "", (), limits))
     with closing(away.store()) as store, pytest.raises(TargetUnavailable) as refused:
         store.jobs.job("shop")
     assert "look at [target] url" in refused.value.hint and "advertised.listeners" in refused.value.hint

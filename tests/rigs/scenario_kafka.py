@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from anabranch.connectors.kafka.connection import knowing
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.in_time import in_time, until
 from anabranch.testing.servers import Server
@@ -29,6 +30,7 @@ from rigs.scenario_postgresql import FromPostgres
 OPEN = 30.0  # seconds, from which on a transaction is taken for one that somebody has left open
 COMPLETE_ABORT = 5  # a state of a transaction: https://github.com/apache/kafka, TransactionState.java
 Place = tuple[str, int]  # topic and partition
+AT_ONCE = {"fetch.wait.max.ms": 10}  # a partition that has no more is told to be at its end
 KAFKA_URL = re.compile(r'\[target\]\nurl = "[^"]*"\n')
 
 
@@ -48,7 +50,7 @@ def with_whole_rows(made: Scenario, *tables: str) -> list[str]:
 def committed(endpoint: Endpoint, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Key and value of what is committed in the one partition."""
     place = TopicPartition(topic, 0, OFFSET_BEGINNING)
-    told = {"bootstrap.servers": endpoint.place, "group.id": "reader", "enable.partition.eof": True}
+    told = {"bootstrap.servers": endpoint.place, "group.id": "reader", "enable.partition.eof": True} | AT_ONCE
     consumer = Consumer(told | {"isolation.level": "read_committed"})
     consumer.assign([place])
     found, late = [], time.monotonic() + PATIENCE
@@ -89,8 +91,7 @@ class Reader:
 
     def look(self) -> list[Read]:
         """Read on to what is committed now. Returns what came."""
-        address = {"bootstrap.servers": f"{self.kafka.host}:{self.kafka.port}"}
-        administrator = AdminClient(address)
+        administrator = administrator_of(self.kafka)
         parts = [TopicPartition(topic, number) for topic in self.topics for number in _parts(administrator, topic)]
         ends = _ends(administrator, parts, self.isolation)
         behind = {place: end for place, end in ends.items() if end > self._places.get(place, 0)}
@@ -138,7 +139,7 @@ def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation
 
 def _messages(kafka: Server, places: Mapping[Place, int], ends: Mapping[Place, int], isolation: str) -> list[Message]:
     """Messages of these partitions, from `places`, or the beginning, to `ends`."""
-    settings = {"group.id": "reader", "enable.partition.eof": True, "enable.auto.commit": False}
+    settings = {"group.id": "reader", "enable.partition.eof": True, "enable.auto.commit": False} | AT_ONCE
     settings |= {"auto.offset.reset": "earliest"}  # where a partition begins behind 0
     address = {"bootstrap.servers": f"{kafka.host}:{kafka.port}", "isolation.level": isolation}
     consumer = Consumer(address | settings)
@@ -164,7 +165,7 @@ def has_given_up(kafka: Server, transactional_id: str) -> bool:
     """Whether the coordinator has aborted the newest transaction of this id: its log, which has one partition here, has a
     record for each state (`TransactionLogValue.json` of Kafka says which byte that is)."""
     parts = [TopicPartition("__transaction_state", 0)]
-    administrator = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    administrator = administrator_of(kafka)
     written = _messages(kafka, {}, _ends(administrator, parts, "read_uncommitted"), "read_uncommitted")
     states = [one.value()[16] for one in written if one.key()[4:].decode() == transactional_id and one.value()]
     return states[-1] == COMPLETE_ABORT
@@ -182,5 +183,9 @@ def _read(message: Any) -> Read:
     )
 
 
+def administrator_of(kafka: Server) -> AdminClient:
+    return knowing(AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"}))
+
+
 def topics_of(kafka: Server) -> Iterator[str]:
-    yield from AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"}).list_topics().topics
+    yield from administrator_of(kafka).list_topics().topics

@@ -132,7 +132,7 @@ def schema_registry() -> Iterator[SchemaRegistry]:
     made = SchemaRegistry()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
     made.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield made

@@ -78,12 +78,15 @@ def patience(endpoint: Endpoint) -> float:
 
 
 def administrator(endpoint: Endpoint) -> AdminClient:
-    """Return a client that knows the brokers: as it learns of them its line to the address that it was given ends, and a look
-    for leaders that went over it is sent again three seconds later. Where no broker answers its next call says so."""
-    made = _made(AdminClient, endpoint, {})
+    return knowing(_made(AdminClient, endpoint, {}))
+
+
+def knowing(client: AdminClient) -> AdminClient:
+    """Return a new client once it knows the brokers: as it learns of them its line to the address that it was given ends, and a
+    look for leaders that went over it is sent again three seconds later. Where no broker answers its next call says so."""
     with suppress(KafkaException, TimeoutError):
-        made.describe_cluster(request_timeout=MEETS_S).result(2 * MEETS_S)
-    return made
+        client.describe_cluster(request_timeout=MEETS_S).result(2 * MEETS_S)
+    return client
 
 
 def reader(endpoint: Endpoint, isolation: str = "read_committed", begins: str = "earliest") -> Consumer:

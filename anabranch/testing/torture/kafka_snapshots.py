@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from anabranch.connectors.kafka.connection import knowing
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.kafka_fold import Contradiction, Fold, Told, read_value
 from anabranch.testing.torture.tables import LEDGER, Column
@@ -31,7 +32,14 @@ Ends = Mapping[Place, int]
 
 
 def administrator(target: Database) -> AdminClient:
-    return AdminClient({"bootstrap.servers": f"{target.server.host}:{target.server.port}", "log_level": 0})
+    return knowing(AdminClient({"bootstrap.servers": f"{target.server.host}:{target.server.port}", "log_level": 0}))
+
+
+def _taken(consumer: Consumer, seconds: float) -> list[Any]:
+    """Return messages that have come; where there are none wait so long for one. `consume` by itself waits until it has as many
+    as it may return, or for all of its time."""
+    first = consumer.poll(seconds)
+    return [] if first is None else [first, *consumer.consume(TOGETHER, 0)]
 
 
 def state_of(job: str) -> str:
@@ -127,7 +135,7 @@ class KafkaSnapshots:
             consumer.assign([TopicPartition(*place, 0)])
             at = 0
             while at < end:
-                for message in consumer.consume(TOGETHER, 0.2):
+                for message in _taken(consumer, 0.2):
                     at = max(at, _behind(message))
                     if message.error() is None:
                         value = message.value()
@@ -170,7 +178,7 @@ class KafkaSnapshots:
             self._consumer = self._reader()
             self._consumer.assign([TopicPartition(*place, self._at[place]) for place in self._places])
         while any(self._at[place] < end for place, end in ends.items()):
-            messages = self._consumer.consume(TOGETHER, SECONDS)
+            messages = _taken(self._consumer, SECONDS)
             if not messages:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a partition is not read up to its end"))
             for message in messages:
@@ -216,6 +224,7 @@ class KafkaSnapshots:
 
     def _reader(self) -> Consumer:
         settings = {"group.id": "torture", "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
+        settings |= {"fetch.wait.max.ms": 20}
         address = f"{self.target.server.host}:{self.target.server.port}"
         isolation = {"isolation.level": "read_committed", "enable.partition.eof": True}
         return Consumer({"bootstrap.servers": address} | settings | isolation)

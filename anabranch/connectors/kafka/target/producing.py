@@ -26,6 +26,8 @@ from anabranch.rows.net import TargetTable
 WAIT_S = 0.05  # for room in the producer's queue
 QUEUED_KB = 131072
 NO_LIMIT = 1 << 62
+# Errors of a transaction whose messages say more: "1 message(s) failed delivery (see individual delivery reports)".
+SAY_NOTHING = (KafkaError._STATE, KafkaError._FATAL, KafkaError._INCONSISTENT)
 EACH = 16  # bytes of a header beside its name and value
 TOO_LARGE = (
     "raise [target.options] largest_message (and max.message.bytes of a topic that is there), or leave the transaction out: "
@@ -98,7 +100,7 @@ class Producing:
             error = fatal  # which says why the producer is at its end
         if (refused := self._refusal()) is not None:
             return refused
-        says_nothing = self._failed and errors.of(error).code() in (KafkaError._STATE, KafkaError._FATAL)
+        says_nothing = self._failed and errors.of(error).code() in SAY_NOTHING
         return KafkaException(self._failed[0][0]) if says_nothing else error
 
     def _refusal(self) -> RowRefused | None:
