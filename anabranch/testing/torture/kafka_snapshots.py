@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from anabranch.connectors.kafka.connection import knowing
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.kafka_fold import Contradiction, Fold, Told, read_value
 from anabranch.testing.torture.tables import LEDGER, Column
@@ -32,7 +31,12 @@ Ends = Mapping[Place, int]
 
 
 def administrator(target: Database) -> AdminClient:
-    return knowing(AdminClient({"bootstrap.servers": f"{target.server.host}:{target.server.port}", "log_level": 0}))
+    """Return a client that knows the brokers. A look for leaders over the line to the address that it was given is lost with
+    that line, and sent again three seconds later."""
+    made = AdminClient({"bootstrap.servers": f"{target.server.host}:{target.server.port}", "log_level": 0})
+    with suppress(KafkaException, TimeoutError):  # where no broker answers its next call says so
+        made.describe_cluster(request_timeout=1.0).result(2.0)
+    return made
 
 
 def _taken(consumer: Consumer, seconds: float) -> list[Any]:
