@@ -33,6 +33,13 @@ class Pace:
     load_pause: float = 10.0  # longest between two tries of a load at an end that is away
     load_rows: tuple[int, int] = (200_000, 1_000_000)  # of a chunk of a load: fewest, most
     block_changes: int = 0  # changes of one shape from which on several transactions go in one statement
+    run_tick: float = 0.2  # between two looks of `run` at its parts
+    run_asked: float = 1.0  # between two looks of `run` at what is asked for where its trail is applied
+    run_again: float = 1.0  # before a part that died is started again; then twice as long each time
+    run_ship: float = 5.0  # between two looks for entries of the trace that a target has not got
+    part_beat: float = 2.0  # between two notes that a part is alive, with what it has counted
+    hop_look: float = 1.0  # between two looks of a pump for files of a load
+    hop_asked: float = 1.0  # between two looks of a receiver for what is asked for where its trail is applied, at most
     repair_poll: float = 0.2  # between two looks whether apply has answered a repair
     verify_poll: float = 0.05  # between two looks whether capture and apply have come to what a verification has read
     verify_lost: float = 1.0  # before a verification asks an end again that was lost; then twice as long each time

@@ -36,6 +36,7 @@ from anabranch.testing.servers import (
     start_mysql,
     start_postgresql,
 )
+from rigs import forked_commands
 from rigs.postgresql_source import SOURCE_OPTIONS
 from rigs.scenario import Scenario
 from rigs.scenario_postgresql import FromPostgres
@@ -79,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     ):  # of who runs in the background; what we start would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--spark"):
+        forked_commands.have_pace_of_product()
     file = config.getoption("--servers-report")
     if file is not None:
         config.pluginmanager.register(ServersReport(file, config.stash.setdefault(_USED, [])))

@@ -11,7 +11,7 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.errors import AnabranchError, TrailError
 from anabranch.job.children import Child, PartFailed
 from anabranch.trail import checks
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
 LOCK = "verify-asked.lock"  # in the job's home: whoever has it writes answers
-LOOK_S = 1.0  # between two looks at the mailbox
 AGAIN_S = 30.0  # until it is tried again behind a failure
 KEPT_S = 600.0  # without a question, until the answers are taken out of the trail
 
@@ -44,7 +43,7 @@ class AskedChecks:
         if self._child is not None:
             self._see(self._child, now)
         elif now >= self._next:
-            self._next = now + LOOK_S
+            self._next = now + pace.current.run_asked
             self._look(now)
 
     def pause(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.errors import TrailError
 from anabranch.failpoints import reach
 from anabranch.job.children import Child, PartFailed
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from anabranch.trail.requests import Request
     from anabranch.view.job_view import JobView
 
-LOOK_S = 1.0  # between two looks at the mailbox
 NOTHING = "the load at the source's site brought no rows of it"
 
 
@@ -45,7 +44,7 @@ class AskedLoads:
         if self._is_paused and not self._is_over():
             return
         if self._child is None and now >= self._next:
-            self._next = now + LOOK_S
+            self._next = now + pace.current.run_asked
             self._begin()
         if self._child is not None and self._request is not None:
             self._see(self._child, self._request, now)

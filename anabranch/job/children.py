@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.errors import AnabranchError
 from anabranch.job.forking import ForkedProcess, ForkServer
 from anabranch.job.signals import SUPERVISED
@@ -129,7 +129,7 @@ class Child:
             raise PartFailed(self.name, code if code >= 0 else 128 - code)
         self.restarts.append(now)
         self.restarted += 1
-        self.not_before = now + min(0.5 * 2 ** len(self.restarts), 30.0)
+        self.not_before = now + min(pace.current.run_again * 2 ** (len(self.restarts) - 1), 30.0)
         log.get().warning("part_restarts", part=self.name, code=code, restart=len(self.restarts))
         self.process = None
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.errors import AnabranchError
 from anabranch.job.tracing import SHIPPING
 from anabranch.state import trace
@@ -24,7 +24,7 @@ from anabranch.view.opened import store_of
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
 
-SHIP_S, AWAY_S = 5.0, 60.0  # seconds between two looks for entries, and between two tries at most
+AWAY_S = 60.0  # seconds between two tries at most
 LAST_S = 3.0  # how long a part waits at its end until its last entries are sent
 BATCH = 500
 
@@ -45,13 +45,13 @@ class Shipper:
         self._thread.join(LAST_S)
 
     def _run(self) -> None:
-        pause, is_over = SHIP_S, False
+        pause, is_over = pace.current.run_ship, False
         while not is_over:
             is_over = self._done.wait(pause)
             try:
                 while self._ship():
                     pass
-                pause = SHIP_S
+                pause = pace.current.run_ship
             except AnabranchError as error:
                 log.get(job=self._job.config.name).debug("trace_waits", error=error.message)
                 pause = min(2 * pause, AWAY_S)

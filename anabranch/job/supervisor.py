@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.config.hops import Hop
 from anabranch.errors import (
     AnabranchError,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 10.0  # a run that was just stopped may still end its parts
 STOP_SECONDS = 60.0  # for the running epoch; then a part is killed, which costs nothing but work
-TICK = 0.2
 
 
 class Supervisor:
@@ -115,7 +114,7 @@ class Supervisor:
         if not self._stands_by or holder(self.job.trail) is None:
             return True
         ends.callback(self._end, captures)
-        while not self.stop.wait(TICK):
+        while not self.stop.wait(pace.current.run_tick):
             for capture in captures:
                 capture.poll(time.monotonic())
             if is_ours(self.job, captures):
@@ -206,7 +205,7 @@ class Supervisor:
             self._asked = [AskedLoads(self.job, state), AskedChecks(self.job)]
         going_on: list[Lane | AskedLoads | AskedChecks] = [*lanes, *self._asked]
         with Display(lanes, self.show) as display:
-            while not self.stop.wait(TICK):
+            while not self.stop.wait(pace.current.run_tick):
                 now = time.monotonic()
                 self._renew(children)
                 for capture in captures:

@@ -12,7 +12,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from anabranch import log, waits
+from anabranch import log, pace, waits
 from anabranch.errors import AnabranchError, NotCaughtUp, Side, TablesParked
 from anabranch.job.children import PartFailed
 from anabranch.job.otlp import sending
@@ -39,7 +39,6 @@ SPARK_STARTS = "Spark is starting, and copies rows then"
 OF_TARGET = ("load", "apply")
 KEEPS = ("run", "apply")  # parts that keep what others read of the job at its target
 NAMED = 20  # tables of an epoch of which the numbers of rows are kept
-BEAT = 2.0  # seconds between two notes that a part is alive
 CLEAN = 600.0  # seconds between two removals of old trace entries
 TICK = 0.25  # seconds between two looks whether it has to stop
 IN_ORDER = (TablesParked, NotCaughtUp)  # the part did its work, and reports something
@@ -145,11 +144,11 @@ def _beating(state: StateStore, name: str, stops: Callable[[], bool], traced: Pa
     done = threading.Event()
 
     def beat() -> None:
-        due, has_said, clean = time.monotonic() + BEAT, False, 0.0
+        due, has_said, clean = time.monotonic() + pace.current.part_beat, False, 0.0
         while not done.wait(TICK):
             is_asked = stops() and not has_said
             if time.monotonic() >= due or is_asked:
-                due, has_said = time.monotonic() + BEAT, has_said or is_asked
+                due, has_said = time.monotonic() + pace.current.part_beat, has_said or is_asked
                 state.seen(name, has_said)
                 traced.follow_level()
             if is_asked:
@@ -164,7 +163,7 @@ def _beating(state: StateStore, name: str, stops: Callable[[], bool], traced: Pa
         yield
     finally:
         done.set()
-        thread.join(BEAT)
+        thread.join(pace.current.part_beat)
 
 
 def _facts(on: Waiting | AnabranchError, task: str) -> tuple[str, dict[str, Any] | None]:

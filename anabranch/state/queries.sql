@@ -151,6 +151,9 @@ ON CONFLICT (part, server) DO UPDATE SET text = excluded.text, at = excluded.at
 -- name: end_wait
 DELETE FROM wait WHERE part = :part AND server = :server
 
+-- name: clear_waits
+DELETE FROM wait WHERE part = :name
+
 -- name: put_last_error
 INSERT INTO last_error VALUES (:part, :exit_code, :message, :at, :retry, :facts)
 ON CONFLICT (part) DO UPDATE SET exit_code = excluded.exit_code, message = excluded.message, at = excluded.at, retry = excluded.retry, facts = excluded.facts

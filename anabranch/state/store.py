@@ -99,7 +99,7 @@ class StateStore:
         """
         with self._mutex:
             self._parts[name] = {"name": name, "pid": pid, "host": host, "at": _now(), "mark": mark_of(pid, host)}
-            begun = ("clear_end", "clear_phase", "begin_counts", "clear_gauges", "clear_doing")
+            begun = ("clear_end", "clear_phase", "begin_counts", "clear_gauges", "clear_doing", "clear_waits")
             self._write_all([("put_part", self._parts[name]), *((query, {"name": name}) for query in begun)])
 
     def seen(self, name: str, stops: bool = False) -> None:

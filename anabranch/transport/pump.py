@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.errors import (
     AnabranchError,
     SourceUnavailable,
@@ -347,7 +347,7 @@ class _Session:
 
     def _send_files(self) -> None:
         """Offer files of a load that are new, and send some of those that the other side has not got."""
-        if time.monotonic() - self._looked > NOTE and not self._offers and not self._wanted:
+        if time.monotonic() - self._looked > pace.current.hop_look and not self._offers and not self._wanted:
             self._look()
         sent = 0
         while self._wanted and sent < FILE_TURN and not self._stop():

@@ -13,14 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from anabranch import log
-from anabranch.errors import StateError, StorageFull, TrailCorrupt, TrailError, TrailLocked
+from anabranch import log, pace
+from anabranch.errors import AnabranchError, StateError, StorageFull, TrailCorrupt, TrailError, TrailLocked
 from anabranch.trail import checks, load_answers
+from anabranch.trail.checks import Question
 from anabranch.trail.failures import is_sync_failure
 from anabranch.trail.format import SegmentName
 from anabranch.trail.identity import Identity
 from anabranch.trail.replica import KEPT, TrailReplica
 from anabranch.trail.replica_files import LoadFile, LoadFilesCopy
+from anabranch.trail.requests import Request
 from anabranch.trail.retention import RetentionLimits
 from anabranch.transport.asked import AT_ONCE as ASKED_AT_ONCE
 from anabranch.transport.asked import as_message, is_short
@@ -81,6 +83,8 @@ class _Reception:
         self._path = receiver.directory / caller.trail
         self._offered: list[LoadFile] = []
         self._room_looked = 0
+        self._asks_at, self._asked = 0.0, frozenset[str]()
+        self._warned: dict[str, str] = {}
         self._replica = self._opened()
         self._files = LoadFilesCopy(self._path)
 
@@ -90,8 +94,10 @@ class _Reception:
             head = {"version": VERSION, "hops": [self._receiver.name], "held": self._replica.held.to_json()}
             self._link.say(Kind.WELCOME, head)
             while not self._receiver.stop():
-                if message := self._link.receive(1.0, self._receiver.stop):
+                if message := self._link.receive(min(1.0, pace.current.hop_asked), self._receiver.stop):
                     self._take(message)
+                if time.monotonic() >= self._asks_at:
+                    self._ask(again=False)
         except (StateError, TrailError) as error:
             if isinstance(error, TrailError) and is_sync_failure(error):
                 raise
@@ -147,26 +153,39 @@ class _Reception:
             case kind if kind < OPTIONAL:
                 raise ProtocolError(f"a message of kind {kind} is not for a receiver")
 
-    def _ask(self) -> None:
-        """Pass on what is asked for here, until the answers have come: loads, and questions about rows."""
-        try:
-            asked = load_answers.settle(self._path)
-        except (StorageFull, TrailCorrupt) as error:
-            log.get().warning("loads_not_asked_for", trail=self._caller.trail, reason=error.message)
-            return
-        if asked:
-            loads = [[str(one.table), one.id, one.asked] for one in asked[:ASKED_AT_ONCE]]
-            self._link.say(Kind.ASKED, {"loads": loads})
-        self._ask_about_rows()
+    def _ask(self, *, again: bool = True) -> None:
+        """Pass on what is asked for here, until the answers have come: loads, and questions about rows. Without `again`
+        only what the former look has not found."""
+        self._asks_at = time.monotonic() + pace.current.hop_asked
+        loads, questions = self._loads(), self._questions()
+        former = self._asked
+        self._asked = frozenset([*(one.id for one in loads), *(one.id for one in questions)])
+        known = frozenset[str]() if again else former
+        if said := [[str(one.table), one.id, one.asked] for one in loads if one.id not in known]:
+            self._link.say(Kind.ASKED, {"loads": said})
+        for question in questions:
+            if question.id not in known:
+                self._link.say(Kind.CHECK, as_message(question))
 
-    def _ask_about_rows(self) -> None:
+    def _loads(self) -> list[Request]:
         try:
-            questions = checks.pending(self._path)
+            return load_answers.settle(self._path)[:ASKED_AT_ONCE]
+        except (StorageFull, TrailCorrupt) as error:
+            self._warn("loads_not_asked_for", error)
+            return []
+
+    def _questions(self) -> list[Question]:
+        try:
+            return [one for one in checks.pending(self._path)[:QUESTIONS_AT_ONCE] if is_short(one)]
         except TrailCorrupt as error:
-            log.get().warning("rows_not_asked_about", trail=self._caller.trail, reason=error.message)
-            return
-        for question in filter(is_short, questions[:QUESTIONS_AT_ONCE]):
-            self._link.say(Kind.CHECK, as_message(question))
+            self._warn("rows_not_asked_about", error)
+            return []
+
+    def _warn(self, event: str, error: AnabranchError) -> None:
+        """Tell of it once: the next look finds the same."""
+        if self._warned.get(event) != error.message:
+            self._warned[event] = error.message
+            log.get().warning(event, trail=self._caller.trail, reason=error.message)
 
     def _patiently(self, do: Callable[[], Any]) -> Any:
         """Do something that needs room on the disk; wait for that as long as it takes."""

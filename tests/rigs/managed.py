@@ -30,11 +30,14 @@ def output(made: Scenario) -> Path:
 
 
 @contextmanager
-def served(made: Scenario, number: int, *arguments: str, without: str = "") -> Iterator[Served]:
-    """A manager of the scenario's home, whose jobs do without Spark. `without`: a variable that it does not have."""
+def served(
+    made: Scenario, number: int, *arguments: str, without: str = "", has_nursery: bool = True
+) -> Iterator[Served]:
+    """A manager of the scenario's home, whose jobs do without Spark. `without`: a variable that it does not have;
+    `has_nursery`: as Served has it."""
     environment = environment_of(made)
     environment.pop(without, None)
-    manager = Served(environment, output(made) / f"serve{number}", *arguments)
+    manager = Served(environment, output(made) / f"serve{number}", *arguments, has_nursery=has_nursery)
     manager.token = manager.command("token", "create", "--role", "administrator", "--name", "test")
     try:
         manager.wait_health()

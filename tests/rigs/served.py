@@ -24,13 +24,17 @@ from rigs.scenario import Running, wait_until
 
 
 class Served:
-    """One `anabranch serve` of a home, which `environment` names. Leave it by `close`, which also ends its jobs."""
+    """One `anabranch serve` of a home, which `environment` names. Leave it by `close`, which also ends its jobs. `has_nursery`:
+    jobs are forks of a fork, and of no program."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path, *arguments: str, port: int = 0) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], log: Path, *arguments: str, port: int = 0, has_nursery: bool = True
+    ) -> None:
         self.environment, self.url = dict(environment), f"http://127.0.0.1:{port or free_port()}"
         self.jobs: set[int] = set()  # pids that it has told of
         words = ("serve", "--listen", self.url.removeprefix("http://"), *arguments)
-        fork = partial(forked_commands.start, words, is_quick=False)
+        is_quick = str(forked_commands.QUICK) in environment.get("PYTHONPATH", "").split(os.pathsep)
+        fork = partial(forked_commands.start, words, is_quick=is_quick, has_nursery=has_nursery)
         self.process = Running(("anabranch", *words), self.environment, log, fork)
         self.token = ""
 

@@ -44,7 +44,7 @@ def test_jobs_are_forks_of_one_process_and_go_on_without_it(mariadb: Server, sce
     made = scenario(mariadb, "CREATE TABLE item (id INT PRIMARY KEY)", "INSERT INTO item VALUES (1)")
     key = b64encode(os.urandom(32)).decode()
     made.environment[VARIABLE] = key
-    with served(made, 1) as manager:
+    with served(made, 1, has_nursery=False) as manager:
         assert manager.ask("POST", "/api/v1/jobs", {"text": made.job_file.read_text()})[0] == 201
         assert manager.ask("POST", "/api/v1/jobs/shop/start")[0] == 202
         pid = manager.wait_job("shop", "running")["pid"]

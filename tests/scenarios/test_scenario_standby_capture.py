@@ -28,6 +28,11 @@ ROWS = (
         for name in ("item", "other", "third")
     ),
 )
+IN_USE = "[55006]"  # another process reads the slot
+# As the server itself does once its reader has not answered for a minute: wal_sender_timeout, as the session sets it.
+END_SENDERS = (
+    "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active AND database = current_database()"
+)
 DUMPS = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
 
 
@@ -75,8 +80,6 @@ def test_rule_11_a_standby_goes_on_with_a_load_and_waits_for_the_slot_of_a_captu
     logical_postgresql: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = scenario(logical_postgresql, *ROWS)
-    # What a PostgreSQL waits for a reader that does not answer; the slot is that one's so long.
-    made.source.execute(f"ALTER DATABASE {made.source.name} SET wal_sender_timeout = '3s'")
     way = hops(made, SHARED, CONTINUOUS)
     second = machine(way, 2)
     try:
@@ -100,6 +103,8 @@ def test_rule_11_a_standby_goes_on_with_a_load_and_waits_for_the_slot_of_a_captu
             os.kill(pid, signal.SIGSTOP)
         has_it(way, again)
         made.source.execute("INSERT INTO item SELECT n, 'late' FROM generate_series(5000, 5100) n")
+        wait_until(lambda: IN_USE in again.stderr, 60, "it waits for the slot", again.tail, again)
+        made.source.execute(END_SENDERS)
         way.there.sync(applied)
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from anabranch import pace
 from anabranch.contracts import ValueRules
 from anabranch.errors import StateError
 from anabranch.job import answering, asked_checks
@@ -118,7 +119,7 @@ def test_answers_stay_as_long_behind_a_long_reading_and_behind_a_start(
     child.ended_well = True
     found.poll(late := began + 3 * asked_checks.KEPT_S)
     assert not found.children
-    found.poll(late + asked_checks.LOOK_S)
+    found.poll(late + pace.current.run_asked)
     assert checks.answer(tmp_path, question.id) is not None
     found.poll(late + asked_checks.KEPT_S + 1)
     assert checks.answer(tmp_path, question.id) is None

@@ -13,17 +13,18 @@ import click
 import pytest
 import structlog
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.cli import main as shell
 from anabranch.cli.trace import line
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
-from anabranch.job import Job, shipping, watching
+from anabranch.job import Job, shipping
 from anabranch.job.shipping import Shipper
 from anabranch.job.watching import part
 from anabranch.model.condition import STATES
+from anabranch.pace import Pace
 from anabranch.state.trace import Trace, entries
 from anabranch.testing.in_time import until
 from anabranch.view.opened import target_of
@@ -97,7 +98,7 @@ def test_details_are_noted_while_somebody_wants_them_and_never_shown(
     """Without a start in between; also where nothing but errors is shown. The thread that brings the trace to a target
     notes nothing of its own work: each batch would make the next one."""
     log.configure("error", json=True)
-    monkeypatch.setattr(watching, "BEAT", 0.0)
+    monkeypatch.setattr(pace, "current", Pace(part_beat=0.0))
 
     def wait_for(level: bool, times: int) -> None:
         """The level is another one before that is noted, and the part's end does not wait for its thread without a BEAT."""
@@ -262,7 +263,7 @@ def test_what_is_logged_changes_while_a_part_runs(
 ) -> None:
     """More or less than the part was told, and back; what the trace takes stays as it is."""
     log.configure("warning", json=True)
-    monkeypatch.setattr(watching, "BEAT", 0.0)
+    monkeypatch.setattr(pace, "current", Pace(part_beat=0.0))
 
     def told() -> int:
         return [event for _, event in events(job)].count("log_level")

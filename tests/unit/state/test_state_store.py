@@ -69,6 +69,16 @@ def test_slow_epochs_are_those_of_the_running_apply(tmp_path: Path) -> None:
     assert store.snapshot()["slow_epochs"] is None
 
 
+def test_a_part_that_starts_waits_for_nobody(tmp_path: Path) -> None:
+    """The one before it was killed, or ended, while it did; another part still does."""
+    store = filled(tmp_path)
+    for name in ("capture", "apply"):
+        store.part(name, os.getpid(), os.uname().nodename)
+        store.waits(name, "there", f"{name}, for a lock")
+    store.part("apply", os.getpid(), os.uname().nodename)
+    assert [one["part"] for one in store.snapshot()["waits"]] == ["capture"]
+
+
 def test_a_dead_part_is_not_shown_and_the_phase_is_stopped(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from anabranch import pace
+from anabranch.pace import Pace
 from anabranch.trail import load_readers, replica_files, retention
 from anabranch.trail.load_readers import Note, Taken
 from anabranch.trail.replica_files import LoadFilesCopy, load_files
@@ -107,7 +109,7 @@ def test_what_was_written_since_the_last_look_is_there_at_the_end(way, writer, t
         return found
 
     monkeypatch.setattr(pumps._Session, "_look", late)
-    monkeypatch.setattr(pumps, "NOTE", 3600.0)
+    monkeypatch.setattr(pace, "current", Pace(hop_look=3600.0))
     way.pump(way.receiver().port).run(lambda: False, until_caught_up=True)
     assert looks[:2] == [False, True] and not looks[-1]
     assert whole == ["load/t/1.arrow", "load/t/manifest.json"]

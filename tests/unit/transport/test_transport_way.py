@@ -19,6 +19,7 @@ from anabranch.trail.outgoing import HistoryPiece, Outgoing
 from anabranch.trail.replica import Held, TrailReplica, hops_of
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport import hop_state, server
+from anabranch.transport import pump as pumps
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.tls import Allowed
 from rigs import trail_source as samples
@@ -72,6 +73,24 @@ def test_a_question_that_cannot_be_read_stops_no_request_for_a_load(way, writer,
     (there / checks.ASKED / f"{question.id}.json").write_text("{")
     asked = requests.request_table(there, table, requests.LOADS)
     wait_for(lambda: [one.id for one in requests.pending(tmp_path / "a", requests.LOADS)] == [asked.id])
+
+
+def test_what_is_asked_for_goes_back_before_the_next_sign_of_life(way, writer, tmp_path, running, monkeypatch):
+    """Once by itself, though it waits for its answer: as often as signs of life come it is passed on again."""
+    monkeypatch.setattr(pumps, "BEAT", 3600.0)
+    second = way.receiver()
+    write(writer, 10)
+    pump = way.pump(way.router("first", second.port).port)
+    running(pump)
+    wait_for(lambda: pump.state.acknowledged == 10)
+    here, there, table = tmp_path / "a", tmp_path / "receiver" / "shop", TableId("shop", "orders")
+    question, asked = checks.ask(there, table, {}), requests.request_table(there, table, requests.LOADS)
+    wait_for(lambda: checks.is_asked(here, question.id) and requests.pending(here, requests.LOADS))
+    assert [one.id for one in requests.pending(here, requests.LOADS)] == [asked.id]
+    checks.withdraw(here, question.id)
+    other = checks.ask(there, table, {})
+    wait_for(lambda: checks.is_asked(here, other.id))
+    assert not checks.is_asked(here, question.id)
 
 
 def test_a_pump_that_is_asked_to_catch_up_ends_then(way, writer, tmp_path):
