@@ -48,9 +48,9 @@ class Lane:
                 child.poll(now)
             except PartFailed as failed:
                 self.failures[child.name] = failed
-                self._tell(child, failed)
-                child.again_at(now + self._pause)
-                self._pause = min(self._pause * 2, self._longest(child))
+                pause = self._tell(child, failed)
+                child.again_at(now + pause)
+                self._pause = min(pause * 2, self._longest(child))
             else:
                 if child.process is not None:
                     self.failures.pop(child.name, None)
@@ -80,19 +80,22 @@ class Lane:
             return PAUSES[1]
         return float(self.job.config.retry.target.interval_s or AWAY_PAUSE)
 
-    def _tell(self, child: Child, failed: PartFailed) -> None:
+    def _tell(self, child: Child, failed: PartFailed) -> float:
+        """Tell of a part that ended for good; return the pause before its next try."""
         last = self.state.snapshot()["last_error"] or {}
         is_target = failed.exit_code == TargetUnavailable.exit_code == last.get("exit_code")
         is_away = is_target and last.get("retry") in (Retry.TIMED, Retry.PATIENT)
         (self.away.add if is_away else self.away.discard)(child.name)
+        pause = min(self._pause, self._longest(child))
         named = {"target": self.job.target} if self.job.is_one_of_several else {}
         bound = log.get(job=self.job.config.name, **named)
         if is_away and self.is_patient:
             error = {**last["facts"], "message": last["message"], "retried": True}
             self.state.phase("waiting", f"for the target: {last['message']}", Waiting.TARGET, error)
-            bound.warning("target_away", error=last["message"], again_in=self._pause)
+            bound.warning("target_away", error=last["message"], again_in=pause)
         elif self.job.is_one_of_several:
-            bound.warning("target_failed", error=failed.message, again_in=self._pause)
+            bound.warning("target_failed", error=failed.message, again_in=pause)
+        return pause
 
     @property
     def is_streaming(self) -> bool:

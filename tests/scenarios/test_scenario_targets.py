@@ -98,7 +98,7 @@ def test_one_of_them_is_down(mariadb: Server, postgresql: Server, several: Build
     with Proxy(postgresql.host, postgresql.port) as line:
         made = several(mariadb, "north", "south")
         made.ports["south"] = line.port
-        made.write_job("north", "south", text=PARKS_ADDED)
+        made.write_job("north", "south", text=f"{PARKS_ADDED}[retry.target]\ninterval_s = 1\n")
         line.refuse()
         run = made.made.start("run")
         the_other_begins_without_it(made, run)

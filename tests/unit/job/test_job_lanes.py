@@ -110,6 +110,22 @@ def test_a_target_that_is_away_is_waited_for_where_nothing_else_is_asked_for(bot
         refuse_if_all_failed(both)
 
 
+def test_the_pauses_of_a_target_that_is_away_are_as_long_as_the_job_says(both: list[Lane]) -> None:
+    lane = both[0]
+    retry = lane.job.config.retry
+    target = retry.target.model_copy(update={"interval_s": 2})
+    lane.job.config = lane.job.config.model_copy(update={"retry": retry.model_copy(update={"target": target})})
+    lane.is_patient = True
+    away(lane)
+    (child,) = lane.children
+    for now in (102.0, 104.0):  # the first try was due two seconds behind its end, too
+        assert child.not_before == now
+        lane.poll(now)
+        assert child.process is not None
+        child.process.wait(120)
+        lane.poll(now)
+
+
 def test_a_row_that_is_refused_is_no_target_that_is_away(both: list[Lane]) -> None:
     for lane in both:
         lane.is_patient = True
