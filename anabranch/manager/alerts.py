@@ -44,18 +44,21 @@ class Alerts:
         self._store, self._rules, self._home, self._ways = store, rules, home, ways
         self._holds: dict[tuple[str, str], float] = {}  # since when, monotonic
         self._calm: dict[tuple[str, str], float] = {}
+        self._quiet: dict[str, tuple[Measure, bool, Sequence[Rule]]] = {}  # judged, and nothing was so
 
     def look(self, moment: float, measures: Mapping[str, Measure], wanted: Collection[str]) -> None:
         """Judge every rule once. `moment`: monotonic seconds; `wanted`: the jobs that are to run."""
         is_open = {
             (row["rule"], row["job"]): row for row in self._store.rows("SELECT * FROM alert WHERE ended IS NULL")
         }
-        judged = set()
-        for rule in self._rules.all():
-            for job, (holds, text) in self._verdicts(rule, measures, wanted):
+        judged, held, rules = set(), {job for _, job in is_open}, self._rules.all()
+        new = {job: one for job, one in measures.items() if job in held or not self._is_quiet(job, one, wanted, rules)}
+        for rule in rules:
+            for job, (holds, text) in self._verdicts(rule, new, wanted):
                 key = rule.name, job
                 judged.add(key)
                 if holds:
+                    held.add(job)
                     self._calm.pop(key, None)
                     since = self._holds.setdefault(key, moment)
                     if key not in is_open and moment - since >= rule.for_s:
@@ -69,6 +72,12 @@ class Alerts:
                         del self._calm[key]
         for key in is_open.keys() - judged - {key for key in is_open if key[1] in wanted and key[1] not in measures}:
             self._note(is_open[key]["id"], "recovered", "its rule or its job is gone")
+        self._quiet = {job: (one, job in wanted, rules) for job, one in measures.items() if job not in held}
+
+    def _is_quiet(self, job: str, measure: Measure, wanted: Collection[str], rules: Sequence[Rule]) -> bool:
+        """Return whether no rule held for a job at the last look, and nothing is new since: at rest its measure is the same."""
+        last = self._quiet.get(job)
+        return last is not None and last[0] is measure and last[1] == (job in wanted) and last[2] is rules
 
     def all(self, limit: int = 100, *, is_open: bool = False) -> list[Alert]:
         """Return alerts, the newest first. `is_open`: only those that go on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,7 +138,12 @@ class Jobs:
 
     def mark(self, name: str) -> tuple[int, ...]:
         """Return what differs as soon as the job's file, or a secret, is another one. Raises UnknownName."""
-        return self.job(name).version, *self._secrets.mark()
+        return self.marks([self.job(name)])[name]
+
+    def marks(self, jobs: Iterable[ManagedJob]) -> dict[str, tuple[int, ...]]:
+        """Return the same for several jobs as they were read, by name."""
+        secrets = self._secrets.mark()
+        return {job.name: (job.version, *secrets) for job in jobs}
 
     def take_in(self, text: str, by: str, note: str = "", also: Also = lambda name, version: None) -> ManagedJob:
         """Take in a job by the text of its file, which `write_file` is to write then. `also`: writes, by name and version, what

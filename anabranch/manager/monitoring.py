@@ -33,6 +33,7 @@ class Monitor:
         self._opened: dict[str, tuple[tuple[int, ...], JobMeasures | HopMeasures | None]] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        self._shorten_at = 0.0  # monotonic
         self.latest: dict[str, Measure] = {}
 
     def begin(self) -> None:
@@ -55,11 +56,18 @@ class Monitor:
         return self._thread.ident is not None and not self._thread.is_alive()
 
     def look(self, now: float, at: int) -> dict[str, Measure]:
-        """Measure every job once, and keep its log short. `now`: monotonic seconds; `at`: seconds since 1970."""
+        """Measure every job once, and keep its log short now and then. `now`: monotonic seconds; `at`: seconds since 1970."""
         jobs = self._jobs.all()
-        for name in self._opened.keys() - {job.name for job in jobs}:
+        if now >= self._shorten_at:
+            self._shorten_at = now + WRITE_S
+            for job in jobs:
+                self._keep_short(job.name)
+        marks = self._jobs.marks(jobs)
+        for name in self._opened.keys() - marks.keys():
             self._close(name)
-        found = {job.name: measure for job in jobs if (measure := self._measured(job, now)) is not None}
+        found = {
+            job.name: measure for job in jobs if (measure := self._measured(job, marks[job.name], now)) is not None
+        }
         self._statistics.note(at, found)
         self.latest = found
         self._alerts.look(now, found, {job.name for job in jobs if job.is_wanted})
@@ -84,14 +92,17 @@ class Monitor:
         except (AnabranchError, OSError) as error:  # a full disk, say: tried again
             log.get().error("monitoring_failed", error=str(error))
 
-    def _measured(self, job: ManagedJob, now: float) -> Measure | None:
-        """Return a job's measures; None, which leaves a gap, where its home cannot be read now."""
-        process = self._supervision.state(job.name)
+    def _keep_short(self, name: str) -> None:
+        """Keep the log of a job short."""
         try:
-            keep_short(self._supervision.home / job.name / LOG)
+            keep_short(self._supervision.home / name / LOG)
         except OSError as error:  # no room: tried again
-            log.get(job=job.name).debug("log_not_shortened", error=str(error))
-        measures = self._measures(job)
+            log.get(job=name).debug("log_not_shortened", error=str(error))
+
+    def _measured(self, job: ManagedJob, mark: tuple[int, ...], now: float) -> Measure | None:
+        """Return a job's measures; None, which leaves a gap, where its home cannot be read now. `mark`: as Jobs.mark has it."""
+        process = self._supervision.state(job.name, job.is_wanted)
+        measures = self._measures(job, mark)
         if measures is None:
             return of_nothing("failed" if job.is_wanted else "stopped", "its file cannot be read")
         try:
@@ -100,9 +111,9 @@ class Monitor:
             log.get(job=job.name).debug("job_not_measured", error=str(error))
             return None
 
-    def _measures(self, job: ManagedJob) -> JobMeasures | HopMeasures | None:
+    def _measures(self, job: ManagedJob, mark: tuple[int, ...]) -> JobMeasures | HopMeasures | None:
         """Return what measures this version of a job; None where its file cannot be read, for want of a variable, say."""
-        mark, present = self._jobs.mark(job.name), self._opened.get(job.name)
+        present = self._opened.get(job.name)
         found = present[1] if present else None
         if present is None or present[0] != mark:
             self._close(job.name)

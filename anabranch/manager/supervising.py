@@ -192,8 +192,8 @@ class Supervision:
             message = f"nobody can tell whether the job {name} runs: {error}"
             raise StateError(message, job=name, hint=f"look at the rights of {self.home / name}") from None
 
-    def state(self, name: str) -> ProcessState:
-        """Return the state of a job's process now."""
+    def state(self, name: str, is_wanted: bool | None = None) -> ProcessState:
+        """Return the state of a job's process now. `is_wanted`: whether the job is to run, None: looked up where it counts."""
         with self._mutex:
             watched = self._watched.get(name, Watched())
             pid = watched.process.pid if watched.process else None
@@ -201,15 +201,18 @@ class Supervision:
             if watched.process is not None:
                 state = "stopping" if watched.stop_asked is not None else "running"
             elif watched.elsewhere:
-                is_wanted = self.jobs.is_wanted(name)
+                is_wanted = self._is_wanted(name, is_wanted)
                 told = f"{watched.elsewhere} runs it"
                 return ProcessState("running" if is_wanted else "stopping", None, watched.restarts, None, None, told)
             elif watched.failed is not None:
                 state = "failed"
             else:
-                state = ("waiting" if rest > 0 else "starting") if self.jobs.is_wanted(name) else "stopped"
+                state = ("waiting" if rest > 0 else "starting") if self._is_wanted(name, is_wanted) else "stopped"
             again_in = round(rest, 1) if state == "waiting" else None
             return ProcessState(state, pid, watched.restarts, watched.last_code, again_in, watched.problem)
+
+    def _is_wanted(self, name: str, known: bool | None) -> bool:
+        return self.jobs.is_wanted(name) if known is None else known
 
     def _run(self) -> None:
         while not self._ends.wait(TICK_S):

@@ -38,6 +38,19 @@ SAMPLED = ("written", "applied", "log_end")  # positions of which is kept when t
 LOOKED_AT = ("log_end",)  # of these, one that holds for the moment in which it is told, and not until it is told again
 # Seconds between two samples, for a quarter of an hour; of older ones, for six hours, one a minute (`drop_samples`)
 SAMPLE_S, KEPT_S = 5.0, 60.0
+SHOWN = (
+    "parts",
+    "phases",
+    "errors",
+    "ends",
+    "positions",
+    "progress",
+    "counters",
+    "gauges",
+    "slow",
+    "waits",
+    "doing",
+)  # the queries of a snapshot
 BUILDING = "building"  # what apply does: indexes and keys of tables
 # Which earlier releases had not; the file may be read-only
 ADDED = ("create_sample", "create_passage", "create_passage_of_part", "create_doing")
@@ -246,11 +259,12 @@ class StateStore:
         `parts` lists those that live, `gone` those that died without saying that they end; without parts the phase is
         `stopped`.
         """
-        found = self._read("parts")
+        rows = self._read_at_once(*SHOWN)
+        found = rows["parts"]
         alive = {p["name"]: p for p in found if lives(p)}
         parts = [_known(p, "mark", "seen") for p in alive.values()]
-        phase = _told(self._read("phases"), alive) if alive else None
-        errors = {row["part"]: {**row, "facts": json.loads(row["facts"])} for row in self._read("errors")}
+        phase = _told(rows["phases"], alive) if alive else None
+        errors = {row["part"]: {**row, "facts": json.loads(row["facts"])} for row in rows["errors"]}
         return {
             "phase": phase["phase"] if phase else "stopped",
             "detail": phase["detail"] if phase else "",
@@ -259,24 +273,20 @@ class StateStore:
             "phase_error": json.loads(phase["error"]) if phase and phase["error"] else None,
             "parts": parts,
             "gone": [{**_known(p, "mark"), "is_here": is_here(p)} for p in found if p["name"] not in alive],
-            "ends": {
-                row["name"]: {"at": row["at"], "has_failed": bool(row["has_failed"])} for row in self._read("ends")
-            },
+            "ends": {row["name"]: {"at": row["at"], "has_failed": bool(row["has_failed"])} for row in rows["ends"]},
             "positions": {
                 row["kind"]: {"text": row["text"], "commit_time": time_text(row["commit_time"]), "at": row["at"]}
-                for row in self._read("positions")
+                for row in rows["positions"]
             },
             "progress": {
                 row["source_table"]: {"done": row["done"], "total": row["total"], "at": row["at"]}
-                for row in self._read("progress")
+                for row in rows["progress"]
             },
-            "counters": _by_part(self._read("counters"), ("value", "total", "since", "at")),
-            "gauges": _by_part(self._read("gauges"), ("value", "at")),
-            "slow_epochs": next(iter(self._read("slow")), None),
-            "waits": [wait for wait in self._read("waits") if is_fresh(wait["at"], FRESH_S)] if parts else [],
-            "doing": [
-                {**row, "names": json.loads(row["names"])} for row in self._read("doing") if row["part"] in alive
-            ],
+            "counters": _by_part(rows["counters"], ("value", "total", "since", "at")),
+            "gauges": _by_part(rows["gauges"], ("value", "at")),
+            "slow_epochs": next(iter(rows["slow"]), None),
+            "waits": [wait for wait in rows["waits"] if is_fresh(wait["at"], FRESH_S)] if parts else [],
+            "doing": [{**row, "names": json.loads(row["names"])} for row in rows["doing"] if row["part"] in alive],
             "errors": errors,
             "last_error": next(reversed(errors.values()), None),
         }
@@ -367,10 +377,20 @@ class StateStore:
         if not self._path.exists():
             return []
         with self._guarded(query):
-            cursor = self._open().execute(self._queries[query], values)
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+            return _mappings(self._open().execute(self._queries[query], values))
         return []
+
+    def _read_at_once(self, *queries: str) -> dict[str, list[dict[str, Any]]]:
+        """Run several queries on one state of the file, which is looked at and locked once for all of them."""
+        if self._path.exists():
+            with self._guarded(queries[0]):
+                connection = self._open()
+                connection.execute("BEGIN")
+                try:
+                    return {query: _mappings(connection.execute(self._queries[query])) for query in queries}
+                finally:
+                    connection.rollback()
+        return {query: [] for query in queries}
 
     @contextmanager
     def _guarded(self, query: str) -> Iterator[None]:
@@ -437,6 +457,11 @@ def _only_one(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _mappings(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

@@ -57,6 +57,28 @@ def test_an_alert_begins_once_and_ends_once(store: ManagerStore) -> None:
     assert events(store) == ["firing", "recovered"] and alerts.all(is_open=True) == []
 
 
+def test_a_job_at_rest_is_judged_anew_as_soon_as_anything_is_new(store: ManagerStore) -> None:
+    rules = AlertRules(store)
+    rules.set([RULE], "ann")
+    alerts = Alerts(store, rules, Path("/"), lambda: ["there"])
+    for second in range(3):
+        alerts.look(float(second), FINE, {"shop"})
+    for second in range(3, 40):
+        alerts.look(float(second), LATE, {"shop"})  # its measure
+    assert events(store) == ["firing"]
+    for second in range(40, 60):
+        alerts.look(float(second), FINE, {"shop"})
+    assert events(store) == ["firing", "recovered"]
+    rules.set([Rule("near", Kind.LAG, 0.5, for_s=0.0, calm_s=0.0)], "ann")
+    alerts.look(60.0, FINE, {"shop"})  # the same measure, and another rule
+    assert events(store) == ["firing", "recovered", "firing"]
+    alerts.look(61.0, FINE, set())
+    assert events(store)[3:] == ["recovered"], "it is not to run any more"
+    alerts.look(62.0, FINE, set())
+    alerts.look(63.0, FINE, {"shop"})
+    assert events(store)[4:] == ["firing"], "and is to run again"
+
+
 def test_a_later_manager_goes_on_with_it(store: ManagerStore) -> None:
     rule = Rule("lag", Kind.LAG, 60.0, for_s=0.0, calm_s=0.0)
     made(store, rule).look(0.0, LATE, {"shop"})
