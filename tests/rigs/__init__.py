@@ -11,6 +11,7 @@ postgresql_load, _writer, _applier, set_aside, one_by_one, value_texts     a Pos
 served, browser            a manager as a process; a Chromium at its console
 foreign_keys*, unique_keys a source that acts as its keys say, and histories of it, drawn
 forked_commands            `anabranch VERB` in a tenth of a second, as a fork
+source_text                statements of the package's own text
 chunks                     row images for apply, written as tuples
 corpus, structures         statements and their changes as text (tests/changes); definitions at both ends
 trail_source, _process     transactions made of their numbers, and a process that writes them and is killed

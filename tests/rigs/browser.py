@@ -24,8 +24,10 @@ LOOKS: tuple[Look, ...] = ((WIDE, "light"), (WIDE, "dark"), (NARROW, "dark"), (N
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 VIOLATIONS = """async options => (await axe.run(document, options)).violations.map(
     one => one.id + ": " + one.nodes.map(node => node.html + " " + node.failureSummary).join(" | "))"""
+# What is found to be right is not told of.
+EACH: dict[str, Any] = {"resultTypes": ["violations"]}
 # All that differs by width and by colours.
-BY_LOOK = {
+BY_LOOK = EACH | {
     "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]}
 }
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, textarea"
@@ -78,7 +80,7 @@ class Window:
                 self.page.evaluate(AXE)
             wide = self.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= size[0], f"{path} is {wide} wide at {size[0]}"
-            found = self.page.evaluate(VIOLATIONS, BY_LOOK if number else {})
+            found = self.page.evaluate(VIOLATIONS, BY_LOOK if number else EACH)
             assert found == [], f"{path}, {size[0]}, {scheme}:\n" + "\n".join(found)
             if self._screenshots and is_first and picture.endswith(f"-{size[0]}"):
                 self._screenshots.mkdir(parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ from anabranch.cli import forks
 from anabranch.job import children
 from anabranch.job.forking import ROOM, ForkedProcess, ForkServer, import_all, serve
 from anabranch.manager import lease_shared, nursery, supervising
+from anabranch.state import living
 from anabranch.testing.in_time import PATIENCE
 
 QUICK = Path(__file__).parent / "quick"
@@ -34,7 +35,7 @@ READ_AT_START = (
     "PYTHONPATH",
 )  # of the environment, by modules as they are imported, and by Python
 LEFT_OUT = ("anabranch.demo", "anabranch.testing", "anabranch.__main__", "anabranch.trail.pack")
-
+SILENT_S = 8.0  # until a process of another host is taken for gone
 _is_brisk = True
 
 
@@ -113,6 +114,7 @@ def _be_command(
         from rigs_brisk import BRISK
 
         pace.use(BRISK)
+        living.SILENT_S = SILENT_S
     if words[0] == "serve":
         _prepare_manager(is_quick, is_brisk, has_nursery)
     if words[0] == "run":

@@ -83,6 +83,7 @@ def test_a_table_that_was_loaded_early_is_altered_while_the_load_at_the_source_g
     assert run.stop(code=None).code in (0, 8) and applied.stop().code == 0
 
 
+@pytest.mark.quick
 def test_another_server_is_refused_until_the_trail_has_what_loaded_rows_have(
     mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from anabranch.job import Job
+from anabranch.state import living
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from rigs.forked_commands import SILENT_S
 from rigs.scenario import Scenario, wait_until
 
 Make = Callable[..., Scenario]
@@ -37,8 +39,14 @@ def elsewhere() -> tuple[str, ...]:
 @pytest.mark.quick
 @pytest.mark.timeout(1200)
 def test_a_job_that_runs_and_dies_on_another_host(
-    mariadb: Server, target_database: Database, scenario: Make, elsewhere: tuple[str, ...], tmp_path: Path
+    mariadb: Server,
+    target_database: Database,
+    scenario: Make,
+    elsewhere: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(living, "SILENT_S", SILENT_S)
     made = scenario(mariadb, *ITEM)
     made.prefix = elsewhere
     run = made.start("run")

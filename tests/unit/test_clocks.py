@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "anabranch"
+CALLS = ("time.time", "time.time_ns", "time.strftime", "datetime.now")
 NOT_THE_PRODUCT = {"testing", "demo", "memory"}
 READ_IN = {
     "job/bundle/archive.py": "shown, and the file's name: when the bundle was made",
@@ -68,8 +69,12 @@ READ_IN = {
 
 
 def reads_wall_clock(path: Path) -> bool:
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    return any(ast.unparse(call) in ("time.time", "time.time_ns", "time.strftime", "datetime.now") for call in calls)
+    text = path.read_text()
+    if not any(call.partition(".")[2] in text for call in CALLS):
+        return False
+    calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    names = (call for call in calls if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name))
+    return any(ast.unparse(call) in CALLS for call in names)
 
 
 def test_pitfall_45_the_wall_clock_is_read_where_nothing_hangs_on_it() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import anabranch
 from anabranch import contracts
+from rigs.source_text import statements
 
 MOST = 8  # methods of a contract, inherited ones among them
 OF_ONE_ROOM = (
@@ -56,7 +57,7 @@ def elsewhere() -> Iterator[str]:
         place = file.relative_to(root)
         if place.parts[0] in ("contracts", "connectors", *OF_ONE_ROOM):
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in statements(file.read_text()):
             if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Protocol" for base in node.bases):
                 yield f"{place}: {node.name}"
 

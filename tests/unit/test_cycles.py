@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
+from rigs.source_text import statements
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -20,7 +22,7 @@ def modules() -> dict[str, Path]:
 
 def imported(source: str, known: Set[str]) -> Iterator[str]:
     """Names the modules that a source imports anywhere in it."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module:

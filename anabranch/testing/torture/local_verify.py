@@ -50,14 +50,20 @@ def _run(_: Any, outcomes: Sequence[LocalRows], take: Callable[[Any], None], sto
     return True
 
 
+def local_spark() -> Callable[[], Any]:
+    """Return what gives this process, which does nothing else, a session that is none."""
+    from anabranch.spark import pieces
+
+    pieces.run = cast(Any, _run)
+    return LocalSpark
+
+
 def verify_here(job: Job, **wanted: Any) -> Verification:
     """Verify as `Job.verify` does, but no table with a `where`, which is Spark's alone. `wanted`: fields of `Wanted`."""
     from anabranch.job.in_rounds import verify_as_wanted
-    from anabranch.spark import pieces
     from anabranch.verify.wanted import Wanted
 
-    pieces.run = cast(Any, _run)  # of this process, which does nothing else
-    return verify_as_wanted(job, cast(Any, LocalSpark), Wanted(**wanted))
+    return verify_as_wanted(job, local_spark(), Wanted(**wanted))
 
 
 def mend(job: Job) -> None:

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from anabranch import waits
-from anabranch.job import Job, parts
+from anabranch.job import parts
 from anabranch.model.datatype import LogicalType
 from anabranch.spark.engine import SparkEngine
 from anabranch.spark.work import Bundle, Outcome, Work
 from anabranch.testing.torture.local import LocalEngine, Small
-from anabranch.testing.torture.local_verify import verify_here
+from anabranch.testing.torture.local_verify import local_spark
 
 if TYPE_CHECKING:
-    from anabranch.verify.report import Verification
-    from anabranch.verify.wanted import Wanted
+    from anabranch.view.job_view import JobView
 
 
 class Local(LocalEngine):
@@ -42,16 +40,16 @@ class Local(LocalEngine):
         return self._spark.passes(expression, types, rows)
 
 
-_with_spark = parts.run_verify
+_factory = parts.spark_factory
 
 
-def _verify(job: Job, wanted: Wanted) -> Verification:
-    if job.config.hop or any(table.where for table in job.config.tables):
-        return _with_spark(job, wanted)
-    with waits.in_tasks():
-        return verify_here(job, **vars(wanted))
+def _local_spark(job: JobView, part_name: str) -> Callable[[], Any]:
+    """Return what verifies in this process; a job with filters has Spark."""
+    if part_name != "verify" or any(table.where for table in job.config.tables):
+        return _factory(job, part_name)
+    return local_spark()
 
 
 def in_this_process() -> None:
     parts.SparkEngine = Local  # type: ignore[misc,assignment]  # in its place
-    parts.run_verify = _verify
+    parts.spark_factory = _local_spark
