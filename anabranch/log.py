@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import partial
+from traceback import extract_tb
 from typing import Any
 
 Tap = Callable[[str, str, Mapping[str, Any]], None]  # (level, event, everything that the line says)
@@ -87,6 +88,7 @@ def _in_force() -> None:
             _tap,
             partial(_shown, getattr(logging, level.upper())),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _stack,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(least),
@@ -109,6 +111,27 @@ def _shown(least: int, _: Any, __: str, event: MutableMapping[str, Any]) -> Muta
     if getattr(logging, str(event["level"]).upper()) < least:
         raise structlog.DropEvent
     return event
+
+
+def _stack(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Put the places and the classes of an error where it was, and neither messages nor variables: they have secrets."""
+    error = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if error is True else error
+    if isinstance(error, BaseException):
+        event["exception"] = "\n".join(_places(error))
+    return event
+
+
+def _places(error: BaseException) -> Iterator[str]:
+    """Yield lines about an error, innermost call last, then of what it came from."""
+    for frame in extract_tb(error.__traceback__):
+        yield f"{frame.filename}:{frame.lineno} {frame.name}"
+    yield type(error).__name__
+    former = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for other in (*inner, *([former] if former is not None else [])):
+        yield f"  with {type(other).__name__}:"
+        yield from _places(other)
 
 
 @contextmanager

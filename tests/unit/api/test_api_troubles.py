@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import structlog
 from fastapi.testclient import TestClient
 
+from anabranch import log
 from anabranch.api import create_app
 from anabranch.errors import StateError
 from anabranch.job import Job
@@ -65,11 +68,21 @@ def test_a_store_that_does_not_work_is_a_503(
     assert client.get("/", headers=HTML).status_code == 503, "where nobody can be known, too"
 
 
+@pytest.fixture(params=[True, False], ids=["json", "text"])
+def logged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let this process log as a manager does."""
+    log.configure("info", json=request.param)
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("logged")
 def test_what_nobody_has_foreseen_is_a_problem_and_logged_without_the_request(
     client: TestClient, manager: Manager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     who = bearer(manager)
     log_in(client, manager)
+    capsys.readouterr()
 
     def fails(*_: object) -> None:
         raise KeyError("S3cret")
@@ -83,6 +96,10 @@ def test_what_nobody_has_foreseen_is_a_problem_and_logged_without_the_request(
     assert page.status_code == 500 and "This went wrong" in page.text and "S3cret" not in page.text
     counted = client.app.state.requests.answered()  # type: ignore[attr-defined]  # the state of an application is what it is given
     assert counted["GET", "/api/v1/jobs", 500] == 1 and counted["GET", "/", 500] == 1
+    said = capsys.readouterr().err
+    assert said.count("request_failed") == 2 and "test_api_troubles.py" in said and "KeyError" in said
+    secrets = ("S3cret", who["Authorization"].removeprefix("Bearer "), client.cookies["anabranch_session"])
+    assert [one for one in secrets if one in said] == []
 
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00", "1970-01-01T00:00:00Z"])
