@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,17 @@ import pytest
 
 from anabranch.config.hop_kinds import Kind, kind_of
 from anabranch.errors import ConfigError, NotAllowed
+from anabranch.job.forking import ForkedProcess
 from anabranch.job.hop_process import HOME
 from anabranch.manager import Manager, supervising
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.hop_view import _lag_now
+from anabranch.manager.nursery import Nursery
 from anabranch.manager.processes import JobProcess
 from anabranch.manager.reach import reach_of
 from anabranch.testing.servers import free_port
 from anabranch.trail.writer import TrailWriter
+from rigs import forked_commands
 from rigs import trail_source as samples
 from rigs.hop_files import asked, pump_file, receive_file, route_file, wait_for
 from rigs.served import Served
@@ -32,6 +35,15 @@ from unit.transport.conftest import begun, rows, write
 ADMIN = Caller("ann", "token", Role.ADMINISTRATOR)
 HOPS = ("in", "dmz", "hop")
 KINDS = {"in": "receive", "dmz": "route", "hop": "pump"}
+
+
+class Forks(Nursery):
+    """A nursery that is there already: programs take a second each to begin."""
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], directory: Path, output: Path
+    ) -> ForkedProcess:
+        return forked_commands.start(words, environment, output, output, is_quick=False)
 
 
 @pytest.fixture
@@ -54,6 +66,7 @@ def manager(tmp_path: Path, files: dict[str, str], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(supervising, "LOOK_S", 0.0)
     monkeypatch.setattr("anabranch.manager.glances.KEPT_S", -1.0)
     made = Manager(tmp_path / "home")
+    made.supervision.nursery = Forks({})
     for one in files.values():
         made.add(ADMIN, one)
     yield made
