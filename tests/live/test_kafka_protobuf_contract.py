@@ -66,7 +66,6 @@ def test_numbers_stay_with_their_columns_over_changes_and_over_processes(made: S
     for at, (statement, numbers) in enumerate(steps):
         if statement:
             made.source.execute(f"ALTER TABLE item {statement}")
-            JobHere(made).stream()
         made.source.execute(
             f"INSERT INTO item (id, {', '.join(list(numbers)[1:])}) VALUES {(at, *list(numbers.values())[1:])}"
         )

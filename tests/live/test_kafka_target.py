@@ -73,7 +73,7 @@ def test_a_reader_gets_every_transaction_once_and_whole_while_the_job_dies(here:
         failpoints.arm({})
     here.load()
     reader, met, sizes = Reader(kafka, [f"{made.name}.item"]), [], []
-    for number in range(12):
+    for number in range(8):
         for _ in range(3):
             statements = _transaction(draw, rows)
             sizes.append(len(statements))

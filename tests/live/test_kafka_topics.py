@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -155,42 +155,50 @@ def test_a_state_that_is_removed_while_states_are_read_is_left_out(jobs: Jobs, m
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what clients write of themselves from here on, where they are told to."""
-    lines: list[str] = []
-    log = logging.Logger("of a client", logging.DEBUG)
-    log.addFilter(lambda record: lines.append(record.getMessage()) is not None)
-    monkeypatch.setattr(connection, "SILENT", log)
-    return lines
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """`told("eos")` returns what clients write of such a matter from then on."""
+
+    def told(about: str) -> list[str]:
+        lines: list[str] = []
+        log, settings = logging.Logger("of a client", logging.DEBUG), connection.settings
+        log.addFilter(lambda record: lines.append(record.getMessage()) is not None)
+        monkeypatch.setattr(connection, "SILENT", log)
+        more = {"debug": about, "log_level": 7}
+        monkeypatch.setattr(connection, "settings", lambda endpoint: settings(endpoint) | more)
+        return lines
+
+    return told
 
 
-def test_a_producer_begins_once_it_has_a_line_to_a_broker(jobs: Jobs, told: list[str]) -> None:
+def test_a_producer_begins_once_it_has_a_line_to_a_broker(jobs: Jobs, told: Callable[[str], list[str]]) -> None:
     """`init_transactions` without one looks again half a second later."""
-    job = unique_name("job")
+    job, lines = unique_name("job"), told("eos")
     jobs.begin(job)
     for _ in range(10):
-        with closing(Changing(jobs.endpoint, job, {"debug": "eos", "log_level": 7})) as changing:
+        with closing(Changing(jobs.endpoint, job)) as changing:
             changing.begin().poll(0)
-    assert sum("Querying for transaction coordinator" in one for one in told) >= 10
-    assert not [one for one in told if "Unable to query for transaction coordinator" in one]
+    assert sum("Querying for transaction coordinator" in one for one in lines) >= 10
+    assert not [one for one in lines if "Unable to query for transaction coordinator" in one]
 
 
-def test_an_administrator_asks_once_it_knows_the_brokers(
-    jobs: Jobs, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_producer_without_transactions_knows_its_topic(jobs: Jobs, told: Callable[[str], list[str]]) -> None:
+    """The first message waited for half a second until it did."""
+    jobs.make(2)
+    lines = told("metadata")
+    connection.plain(jobs.endpoint, jobs.topic).poll(0)
+    assert [one for one in lines if f"Topic {jobs.topic} with 2 partitions" in one], lines
+
+
+def test_an_administrator_asks_once_it_knows_the_brokers(jobs: Jobs, told: Callable[[str], list[str]]) -> None:
     """A look for leaders that is lost with the line to the address that was given is sent again three seconds later."""
-    settings = connection.settings
-    monkeypatch.setattr(
-        connection, "settings", lambda endpoint: settings(endpoint) | {"debug": "metadata", "log_level": 7}
-    )
     jobs.make(1)
-    times = list[int]()
+    times, lines = list[int](), told("metadata")
     for _ in range(50):
-        told.clear()
+        lines.clear()
         client = connection.administrator(jobs.endpoint)
         assert ends_at(client, [(jobs.topic, 0)], True, 30.0) == {(jobs.topic, 0): 0}
         client.poll(0)
-        times.append(sum("query partition leaders" in one and "Requesting metadata" in one for one in told))
+        times.append(sum("query partition leaders" in one and "Requesting metadata" in one for one in lines))
     assert max(times) == 1, times
 
 
@@ -217,6 +225,7 @@ def test_records_that_were_not_read_for_long_are_read_from_the_beginning(
     jobs.begin(job)
     with closing(Records(jobs.endpoint, job)) as records:
         records.refresh()
+        assert records._consumer is not None and records._consumer.assignment() == [], "at rest nobody asks for more"
         records.there["skipped", 7] = {}  # as if its removal were compacted away
         records.refresh()
         assert ("skipped", 7) in records.there

@@ -99,26 +99,30 @@ def reader(endpoint: Endpoint, isolation: str = "read_committed", begins: str = 
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": begins,
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": 5,  # until an end is told as such; whoever keeps a consumer that is at one unassigns it
     }
     return _made(Consumer, endpoint, own)
 
 
 def transactional(endpoint: Endpoint, name: str, more: dict[str, Any]) -> Producer:
     """Return a producer whose transactions have this transactional id, which is a topic, too. `more`: settings of how messages
-    travel. It has a line to a broker if there is one: `init_transactions` without any looks for one half a second later. The
-    first answer may come over a line that then ends, as with an administrator's."""
+    travel."""
     own = {"transactional.id": name, "acks": "all", "delivery.report.only.error": True}
-    made = _made(Producer, endpoint, more | own)
+    return _with_a_line(_made(Producer, endpoint, more | own), name)
+
+
+def plain(endpoint: Endpoint, topic: str) -> Producer:
+    """Return a producer without transactions, for what nobody decides by."""
+    return _with_a_line(_made(Producer, endpoint, {"enable.idempotence": True, "acks": "all"}), topic)
+
+
+def _with_a_line(producer: Producer, topic: str) -> Producer:
+    """Return a new producer once it has a line to a broker, if there is one: without any it looks for who numbers its messages
+    half a second later. The first answer may come over a line that then ends, as with an administrator's."""
     with suppress(KafkaException):
         for _ in range(2):
-            made.list_topics(name, timeout=MEETS_S)
-    return made
-
-
-def plain(endpoint: Endpoint) -> Producer:
-    """Return a producer without transactions, for what nobody decides by."""
-    return _made(Producer, endpoint, {"enable.idempotence": True, "acks": "all"})
+            producer.list_topics(topic, timeout=MEETS_S)
+    return producer
 
 
 def end_of(told: Any, topic: str, partition: int) -> int:

@@ -144,14 +144,18 @@ class Records:
             raise
 
     def _read_to(self, end: int) -> None:
-        if self._consumer is None or self._read < 0:
-            self._consumer = self._consumer or reader(self._endpoint)
-            # From offset 0, or where the topic begins by now (auto.offset.reset): for OFFSET_BEGINNING a new client asks the
-            # brokers first, and where it knows none yet it waits for half a second before it asks again.
-            self._consumer.assign([TopicPartition(self._place.topic, 0, 0)])
+        self._consumer = consumer = self._consumer or reader(self._endpoint)
+        # From offset 0, or where the topic begins by now (auto.offset.reset): for OFFSET_BEGINNING a new client asks the
+        # brokers first, and where it knows none yet it waits for half a second before it asks again.
+        consumer.assign([TopicPartition(self._place.topic, 0, max(self._read, 0))])
+        self._take(consumer, end)
+        consumer.unassign()  # else the client goes on asking for more until the next refresh
+
+    def _take(self, consumer: Consumer, end: int) -> None:
+        """Take what comes up to an offset."""
         until = time.monotonic() + patience(self._endpoint)
         while self._read < end:
-            message = self._consumer.poll(0.2)
+            message = consumer.poll(0.2)
             if message is None:
                 if time.monotonic() > until:
                     raise TargetUnavailable(f"topic {self._place.topic} could not be read up to its end")

@@ -184,7 +184,7 @@ class KafkaStore:
         changes |= {(forms.TRACE, str(one["id"])): one for one in entries if str(one["id"]) not in kept}
         if changes:
             with translated("write the trace"):
-                producer, failed = plain(self._endpoint), list[Any]()
+                producer, failed = plain(self._endpoint, topic_of(job)), list[Any]()
 
                 def heard(error: Any, message: Any) -> None:
                     if error is not None:
