@@ -32,6 +32,7 @@ from bench import (
     size,
     staging,
     tables,
+    thousand_jobs,
     through,
     transactions,
     verify,
@@ -112,6 +113,8 @@ AT_POSTGRESQL_ALONE = frozenset(("W2", "W9", "stage"))
 def main() -> int:
     if sys.argv[1:2] == ["plan-at-scale"]:  # of no source, and with sizes of its own
         return plan_at_scale.main(sys.argv[2:])
+    if sys.argv[1:2] == ["thousand-jobs"]:  # of no source either
+        return thousand_jobs.main(sys.argv[2:])
     chosen = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and directories go then, too
     lines: list[str] = []

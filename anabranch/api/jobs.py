@@ -69,7 +69,7 @@ class JobText:
 
 def answer(manager: Manager, job: ManagedJob) -> JobAnswer:
     """Return a job with the state of its process."""
-    found = manager.supervision.state(job.name)
+    found = manager.supervision.state(job.name, job.is_wanted)
     return JobAnswer(
         job.name,
         job.version,
@@ -81,7 +81,7 @@ def answer(manager: Manager, job: ManagedJob) -> JobAnswer:
         found.code,
         found.again_in,
         found.problem,
-        manager.jobs.kind(job.name).value,
+        manager.jobs.kind(job.name, job.version).value,
     )
 
 

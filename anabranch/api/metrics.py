@@ -38,7 +38,7 @@ def metrics(request: Request, manager: TheManager, caller: Asks) -> PlainTextRes
 
 
 def _of_job(manager: Manager, job: ManagedJob) -> Iterator[Sample]:
-    process = manager.supervision.state(job.name)
+    process = manager.supervision.state(job.name, job.is_wanted)
     yield Sample("job_wanted", job.is_wanted)
     yield Sample("job_running", process.pid is not None)
     yield Sample("job_restarts_total", process.restarts)

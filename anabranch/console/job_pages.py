@@ -41,7 +41,7 @@ def overview_now(request: Request, manager: TheManager, visitor: Visits) -> HTML
 @routes.get("/jobs/{name}")
 def job(request: Request, manager: TheManager, visitor: Visits, name: str, live: str = "yes") -> HTMLResponse:
     """Show one job: what is known at once; what both ends say comes behind it."""
-    found = outlook(manager, visitor.caller, manager.job(visitor.caller, name))
+    found = outlook(manager, manager.job(visitor.caller, name))
     may_act = visitor.caller.role_at(name).includes(Role.OPERATOR)
     facts: dict[str, Any] = {
         "one": found,
@@ -63,7 +63,7 @@ def _charts(manager: Manager, name: str) -> list[Markup]:
 @routes.get("/jobs/{name}/now")
 def job_now(request: Request, manager: TheManager, visitor: Visits, name: str) -> HTMLResponse:
     """Return what is known of the job at once, as it is now."""
-    found = outlook(manager, visitor.caller, manager.job(visitor.caller, name))
+    found = outlook(manager, manager.job(visitor.caller, name))
     return page(request, "_job_now.html", visitor, one=found)
 
 
@@ -73,7 +73,7 @@ def job_now(request: Request, manager: TheManager, visitor: Visits, name: str) -
 def before(request: Request, manager: TheManager, visitor: Visits, name: str) -> HTMLResponse:
     """Say what comes of an action, before it is done."""
     visitor.caller.require(Role.OPERATOR, name)
-    found = outlook(manager, visitor.caller, manager.job(visitor.caller, name))
+    found = outlook(manager, manager.job(visitor.caller, name))
     return page(request, "before.html", visitor, one=found, action=request.url.path.rpartition("/")[2])
 
 

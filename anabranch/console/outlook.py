@@ -56,18 +56,19 @@ class Outlook:
         return order, self.job.name
 
 
-def outlook(manager: Manager, caller: Caller, job: ManagedJob) -> Outlook:
-    """Return the outlook of a job; asks no end."""
-    process, glance = manager.supervision.state(job.name), manager.glance(caller, job.name)
+def outlook(manager: Manager, job: ManagedJob, mark: tuple[int, ...] | None = None) -> Outlook:
+    """Return the outlook of a job that somebody may see; asks no end. `mark`: as `Jobs.mark` has it, where it is known."""
+    process, glance = manager.supervision.state(job.name, job.is_wanted), manager.glances.of(job.name, mark)
     word, kind, detail, since = _said(job, process, glance)
-    return Outlook(
-        job, process, glance, manager.heard(caller, job.name), word, kind, detail, since, manager.jobs.kind(job.name)
-    )
+    heard, kind_of_file = manager.glances.heard(job.name), manager.jobs.kind(job.name, job.version)
+    return Outlook(job, process, glance, heard, word, kind, detail, since, kind_of_file)
 
 
 def outlooks(manager: Manager, caller: Caller) -> list[Outlook]:
     """Return all jobs that the caller may see, those first that need a person."""
-    return sorted((outlook(manager, caller, job) for job in manager.seen_by(caller)), key=lambda one: one.rank)
+    jobs = manager.seen_by(caller)
+    marks = manager.jobs.marks(jobs)
+    return sorted((outlook(manager, job, marks[job.name]) for job in jobs), key=lambda one: one.rank)
 
 
 def _said(job: ManagedJob, process: ProcessState, glance: Glance) -> tuple[str, str, str, str | None]:

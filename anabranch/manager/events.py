@@ -105,7 +105,7 @@ class Events:
         latest = self._latest()
         found: list[tuple[str, Any, str, dict[str, Any]]] = []
         for job in self._jobs.all():
-            process = self._supervision.state(job.name)
+            process = self._supervision.state(job.name, job.is_wanted)
             facts = {"name": job.name, "version": job.version, "is_wanted": job.is_wanted, "process": process.state}
             facts |= {"pid": process.pid, "restarts": process.restarts, "problem": process.problem}
             measure = latest.get(job.name)

@@ -109,10 +109,10 @@ class Glances:
         self._known: dict[str, _Known] = {}
         self._heard: dict[str, Heard] = {}
 
-    def of(self, name: str) -> Glance:
-        """Return what is known of a job now. Raises UnknownName."""
+    def of(self, name: str, mark: tuple[int, ...] | None = None) -> Glance:
+        """Return what is known of a job now. `mark`: as `Jobs.mark` has it, where the caller knows it. Raises UnknownName."""
         with self._mutex:
-            known = self._of(name)
+            known = self._of(name, mark or self._jobs.mark(name))
             if time.monotonic() - known.at > KEPT_S:
                 known.glance, known.at = _look(known), time.monotonic()
             return known.glance
@@ -132,8 +132,7 @@ class Glances:
             self._heard.pop(name, None)
             _close(self._known.pop(name, None))
 
-    def _of(self, name: str) -> _Known:
-        version = self._jobs.mark(name)
+    def _of(self, name: str, version: tuple[int, ...]) -> _Known:
         known = self._known.get(name)
         if known is None or known.version != version:
             _close(known)

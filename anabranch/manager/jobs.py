@@ -82,9 +82,10 @@ class Jobs:
         """Return the path of the job's file, which has its present version."""
         return self._directory / f"{name}.toml"
 
-    def kind(self, name: str) -> Kind:
-        """Return what the job's present file describes: a job, or a hop of a trail. Raises UnknownName."""
-        key = name, self.job(name).version
+    def kind(self, name: str, version: int | None = None) -> Kind:
+        """Return what a version of the job's file describes, by default the present one: a job, or a hop of a trail. Raises
+        UnknownName."""
+        key = name, self.job(name).version if version is None else version
         if (found := self._kinds.get(key)) is None:
             found = self._kinds[key] = kind_of(self.version(*key).text)
         return found

@@ -29,7 +29,7 @@ from anabranch.manager.audit import Audit, Entry
 from anabranch.manager.callers import Caller, Role
 from anabranch.manager.capabilities import Capabilities, Part
 from anabranch.manager.events import Events
-from anabranch.manager.glances import Glance, Glances, Heard
+from anabranch.manager.glances import Glances, Heard
 from anabranch.manager.inside import Inside
 from anabranch.manager.jobs import Jobs, JobVersion, ManagedJob
 from anabranch.manager.logins import Logins
@@ -149,11 +149,6 @@ class Manager:
         """Return what `status` said of a job last, to whomever; None where nobody has asked since the manager began."""
         self.job(caller, name)
         return self.glances.heard(name)
-
-    def glance(self, caller: Caller, name: str) -> Glance:
-        """Return what this machine knows of a job at once; asks no end."""
-        self.job(caller, name)
-        return self.glances.of(name)
 
     def parked(self, caller: Caller, name: str) -> list[tuple[str, ParkedTable]]:
         """Return a job's parked tables, each with the name of its target, "" of the only one; asks the targets.

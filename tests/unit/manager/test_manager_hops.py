@@ -121,8 +121,8 @@ def test_a_way_of_three_hops_runs_and_each_one_that_dies_comes_again(
     (trail,) = received["trails"]
     assert (received["kind"], trail["name"], trail["sequence"], trail["came_by"][-1]) == ("receive", "shop", 60, "in")
     assert manager.status(ADMIN, "dmz")["routes"][0]["trail"] == "*"
-    assert [manager.glance(ADMIN, name).problem for name in HOPS] == [""] * 3
-    until(manager, lambda: manager.glance(ADMIN, "hop").lag == 0.0)
+    assert [manager.glances.of(name).problem for name in HOPS] == [""] * 3
+    until(manager, lambda: manager.glances.of("hop").lag == 0.0)
     until(manager, lambda: [one.state for one in map(shown(manager), HOPS)] == ["streaming"] * 3)
     assert {name: one.state for name, one in manager.monitor.look(1.0, 1).items()} == dict.fromkeys(HOPS, "streaming")
     manager.supervision.stop_all()
@@ -131,7 +131,7 @@ def test_a_way_of_three_hops_runs_and_each_one_that_dies_comes_again(
 
 
 def shown(manager: Manager) -> Callable[[str], Any]:
-    return lambda name: manager.glance(ADMIN, name).state
+    return lambda name: manager.glances.of(name).state
 
 
 def test_hops_are_stopped_behind_jobs_and_from_the_begin_of_the_way_to_its_end(
@@ -177,11 +177,9 @@ def test_an_address_that_is_taken_is_said_and_tried_again_until_it_is_free(manag
     manager.start(ADMIN, "other")
     until(manager, lambda: manager.supervision.state("other").restarts)
     assert manager.supervision.state("other").code == 7
-    until(
-        manager, lambda: (found := manager.glance(ADMIN, "other").last_error) and "cannot be used" in found["message"]
-    )
+    until(manager, lambda: (found := manager.glances.of("other").last_error) and "cannot be used" in found["message"])
     manager.stop(ADMIN, "in")
-    until(manager, lambda: manager.glance(ADMIN, "other").state.state == "streaming")
+    until(manager, lambda: manager.glances.of("other").state.state == "streaming")
 
 
 def test_what_is_for_jobs_alone_is_refused_for_a_hop(manager: Manager) -> None:

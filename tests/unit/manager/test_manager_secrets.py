@@ -129,7 +129,7 @@ def test_a_lost_or_wrong_key_is_said_and_no_other_one_is_made(
     with pytest.raises(ConfigError, match="other secrets were sealed with one"):
         manager.secrets.set(ADMIN, "OTHER", VALUE)
     assert not key.exists() and not manager.secrets.secret(ADMIN, "PW").is_readable
-    assert "PW was sealed with the key" in manager.glance(ADMIN, "shop").problem
+    assert "PW was sealed with the key" in manager.glances.of("shop").problem
     manager.supervision.look()
     monkeypatch.setenv(VARIABLE, new_key())
     with pytest.raises(ConfigError, match="is not there"):
