@@ -35,7 +35,7 @@ from rigs.cutover import WAITING, Cut, job, running
 from rigs.job_here import without_spark
 
 SINCE = Verifies.SINCE_WATCH
-PAIRS = [("postgresql", "mysql"), ("mariadb", "postgresql"), ("mysql", "postgresql")]
+PAIRS = [("postgresql", "mysql"), ("mariadb", "postgresql")]
 
 
 @dataclass
@@ -331,5 +331,8 @@ def trail_lost_meanwhile(ends: Ends) -> None:
     with pytest.MonkeyPatch.context() as patched, without_spark() as spark:
         patched.setattr(at_fence, "chosen", lambda _: choice)
         assert ends.compared()["item"].startswith(f"differs: {lost}")
+        text = cut.made.job_file.read_text()
+        cut.write_job(max_lag=1)  # nobody reads what the server has noted itself since, for which a plan waits so long
         assert f"is compared whole: {lost}" in planned(cut)["item"]
+        cut.made.job_file.write_text(text)
         assert AtFence(cut.here.job, spark).before(SINCE) == ""

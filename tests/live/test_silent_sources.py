@@ -30,7 +30,7 @@ from rigs.postgresql_log import LogFollower
 from rigs.waiting import Doing, at_once
 
 SOON = 240.0
-LIMITS = EndLimits(connect=10.0, silence=5.0)
+LIMITS = EndLimits(connect=4.0, silence=4.0)
 JOB = """
 name = "job"
 [source]
@@ -143,7 +143,7 @@ def a_postgresql_that_answers_others_is_not_cut(own_database: Database) -> None:
 def test_how_often_a_silent_postgresql_is_asked(target_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the reader's clock: after each `silence` once more, up to a bound of which the server's own limit is a part."""
     with Proxy(target_database.server.host, target_database.server.port) as proxy:
-        end = replace(endpoint_of(target_database), host="127.0.0.1", port=proxy.port, limits=LIMITS)
+        end = replace(endpoint_of(target_database), host="127.0.0.1", port=proxy.port, limits=EndLimits(silence=5.0))
         endless = Silence(end, float("inf"))
         asked = []
         for now in (1.0, 5.0, 6.0, 8.0, 11.0, 12.0, 1e6):
