@@ -22,11 +22,15 @@ _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of store, as far as its URL says. `port` 0: it has no address. `secrets`: options that are never shown."""
+    """A kind of store, as far as its URL says. `port` 0: it has no address. `has_user`: a user has to be there,
+    `may_have_user`: one may. `has_brokers`: several addresses may stand there, and the path has one part. `secrets`: options
+    that are never shown."""
 
     form: str
     port: int = 0
     has_user: bool = False
+    may_have_user: bool = False
+    has_brokers: bool = False
     options: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
 
@@ -48,6 +52,13 @@ KINDS: dict[str, Kind] = {
     "ftp": Kind("trail+ftp://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True),
     "ftps": Kind("trail+ftps://USER:${PASSWORD}@HOST/DIRECTORY/NAME", 21, has_user=True, options=("ssl_ca",)),
     "hdfs": Kind("trail+hdfs://USER@NAMENODE/DIRECTORY/NAME", 9870, has_user=True),
+    "kafka": Kind(
+        "trail+kafka://BROKER:9092[,BROKER2:9092]/NAME",
+        9092,
+        may_have_user=True,
+        has_brokers=True,
+        options=("sasl_mechanism", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "replication", "min_insync_replicas"),
+    ),
 }
 
 
@@ -55,7 +66,8 @@ KINDS: dict[str, Kind] = {
 class StoreUrl:
     """A place in a store. `kind`: one of KINDS. `path`: what stands before the trail's objects, with its name at the end: an
     absolute directory (for a server's login directory it begins with "/~/"), or the prefix in a bucket. `host`: of S3 the
-    bucket. Variables are filled in. Its text shows no secret."""
+    bucket, of Kafka all brokers where there are several ("a:9092,b:9092"). Variables are filled in. Its text shows no
+    secret."""
 
     kind: str
     path: str
@@ -75,8 +87,9 @@ class StoreUrl:
 
     def __str__(self) -> str:
         known = KINDS[self.kind]
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = f":{self.port}" if known.port and self.port != known.port else ""
+        is_list = "," in self.host
+        host = f"[{self.host}]" if ":" in self.host and not is_list else self.host
+        port = f":{self.port}" if known.port and self.port != known.port and not is_list else ""
         user = f"{self.user}@" if self.user else ""
         return f"trail+{self.kind}://{user}{host}{port}/{self.path.removeprefix('/')}"
 
@@ -99,11 +112,13 @@ def parse_store_url(text: str, env: Mapping[str, str]) -> StoreUrl:
     path = _path(_fill(found[4] or "", env), known)
     user, colon, password = (found[2] or "").partition(":")
     host, port = _place(kind, _fill(found[3], env))
-    if bool(user) != known.has_user or (colon and not known.has_user):
+    if (bool(user) != known.has_user and not known.may_have_user) or (colon and not user):
         raise ValueError(f"{known.form}, with a user before the @" if known.has_user else known.form)
+    if known.may_have_user and bool(user) != bool(password):
+        raise ValueError(f"{known.form}, with USER:${{PASSWORD}}@ before it, or neither")
     return StoreUrl(
         kind,
-        path.removeprefix("/") if kind == "s3" else path,
+        path.removeprefix("/") if kind in ("s3", "kafka") else path,
         host,
         port,
         _fill(user, env),
@@ -123,13 +138,15 @@ def _path(path: str, known: Kind) -> str:
     parts = path.split("/")[1:]
     if not parts or any(part in ("", ".", "..") for part in parts) or not path.isprintable():
         raise ValueError(f"{known.form}: a path that neither leads upwards nor has an empty part")
+    if known.has_brokers and len(parts) > 1:
+        raise ValueError(f"{known.form}, where NAME is one part: the topics NAME.names and NAME.objects")
     if not TRAIL_NAME.fullmatch(parts[-1]):
         raise ValueError(f"{known.form}, where NAME has 1 to 63 letters, digits, '_', '.' or '-'")
     return path
 
 
 def _place(kind: str, text: str) -> tuple[str, int]:
-    """Return host and port; of S3 the bucket."""
+    """Return host and port; of S3 the bucket, of several brokers all of them in place of the host."""
     known = KINDS[kind]
     if kind == "s3":
         if not _BUCKET.fullmatch(text):
@@ -141,6 +158,9 @@ def _place(kind: str, text: str) -> tuple[str, int]:
         if text:
             raise ValueError(f"{known.form}, an absolute path")
         return "", 0
+    if known.has_brokers and "," in text:
+        each = [_place(kind, one) for one in text.split(",")]
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in each), known.port
     found = _HOST.fullmatch(text)
     port = int(found[3] or known.port) if found else 0
     if found is None or not 0 < port < 65536:

@@ -17,6 +17,7 @@ STORES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "ftp": ("anabranch.stores.ftp:open_ftp", "", ()),
     "ftps": ("anabranch.stores.ftp:open_ftp", "", ()),
     "hdfs": ("anabranch.stores.hdfs:open_hdfs", "", ()),
+    "kafka": ("anabranch.stores.kafka:open_kafka", "kafka", ("confluent_kafka",)),
 }
 
 

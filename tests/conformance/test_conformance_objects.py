@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,21 @@ from anabranch.errors import Side
 from anabranch.stores.failures import Failures
 from anabranch.stores.folders import UPLOADS
 from anabranch.stores.hdfs_session import HdfsSession
+from anabranch.stores.kafka import KafkaStore
 from anabranch.stores.opening import open_store
 from anabranch.testing.conformance import objects
 from anabranch.testing.conformance.objects import Place
+from anabranch.testing.databases import unique_name
 from anabranch.testing.hdfs import HdfsServer, start_hdfs
 from anabranch.testing.openssh import SftpServer, start_sftp
 from anabranch.testing.processes import give_away
+from anabranch.testing.servers import Server
 from rigs.certificates import Authority
 from rigs.ftp_server import FtpServer, ftp_server
+from rigs.kafka_trail import cut_in_half, kafka_url
 from rigs.s3_server import S3Server, s3_server
 
-STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links", "ftp", "ftps", "hdfs")
+STORES = ("directory", "s3", "s3 that overwrites", "sftp", "sftp without links", "ftp", "ftps", "hdfs", "kafka")
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +97,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         return directory(tmp_path, request.getfixturevalue(request.param).url(tmp_path / "shop"))
     if request.param == "hdfs":
         return distributed(request.getfixturevalue("hdfs"), tmp_path)
+    if request.param == "kafka":
+        return log_of_names(request.getfixturevalue("kafka"))
     if request.param == "s3":
         return bucket(request.getfixturevalue("s3"), tmp_path, 1_100)  # more than a page
     return bucket(request.getfixturevalue("overwriting"), tmp_path, 100)
@@ -142,6 +149,18 @@ def distributed(server: HdfsServer, tmp_path: Path) -> Place:
         )
 
     return Place(opened(server.url(f"{root}/shop")), half, many=1_100)
+
+
+def log_of_names(server: Server) -> Place:
+    url = kafka_url(server, unique_name("trail"))
+
+    def half(name: str, content: bytes) -> None:
+        """Leave pieces, and the record that says so, without a name."""
+        with closing(opened(url)()) as store:
+            assert isinstance(store, KafkaStore)
+            cut_in_half(store, name, content)
+
+    return Place(opened(url), half, many=1_100)
 
 
 @pytest.mark.parametrize("check", objects.CHECKS, ids=lambda check: check.__name__)

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-from anabranch.connectors.kafka.connection import settings
+from anabranch.brokers.settings import settings
 from anabranch.connectors.kafka.target import KafkaTarget
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.model.endpoint import EndLimits, Endpoint
@@ -41,8 +41,9 @@ _EVERY = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
 _SECURITY = "org.apache.kafka.common.security"
+Rights = tuple[tuple[ResourceType, str, bool, tuple[str, ...]], ...]
 # The same as docs/howto/kafka.md says: kind of resource, name, whether names begin with it, operations.
-RIGHTS = (
+RIGHTS: Rights = (
     (ResourceType.TOPIC, "shop.", True, ("WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE")),
     (ResourceType.TOPIC, "anabranch.", True, ("ALL",)),
     (ResourceType.TRANSACTIONAL_ID, "anabranch.", True, ("WRITE", "DESCRIBE")),
@@ -70,9 +71,11 @@ class SecuredKafka:
         return KafkaTarget(endpoint, KafkaTargetOptions(topic="shop.{table}"))
 
     @contextmanager
-    def allowed(self, principal: str, *, but: ResourceType | None = None) -> Iterator[None]:
-        """Let `principal` do what the docs say, but for one kind of resource, inside the block."""
-        self._create([one for one in _bindings(f"User:{principal}") if one.restype != but])
+    def allowed(
+        self, principal: str, *, but: ResourceType | None = None, rights: Rights | None = None
+    ) -> Iterator[None]:
+        """Let `principal` do what the docs say, but for one kind of resource, inside the block. `rights`: others."""
+        self._create([one for one in _bindings(f"User:{principal}", rights or RIGHTS) if one.restype != but])
         try:
             yield
         finally:
@@ -95,7 +98,7 @@ class SecuredKafka:
         return set(self.administrator.describe_acls(_EVERY).result())
 
 
-def _bindings(principal: str) -> list[AclBinding]:
+def _bindings(principal: str, rights: Rights) -> list[AclBinding]:
     return [
         AclBinding(
             kind,
@@ -106,7 +109,7 @@ def _bindings(principal: str) -> list[AclBinding]:
             AclOperation[operation],
             AclPermissionType.ALLOW,
         )
-        for kind, name, begins, operations in RIGHTS
+        for kind, name, begins, operations in rights
         for operation in operations
     ]
 

@@ -7,22 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.testing.databases import unique_name
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, Writer, fill
 from rigs.hop_files import Process, fetch_file, pump_file
 from rigs.hops import hops, moved
+from rigs.kafka_trail import kafka_url
 from rigs.s3_server import s3_server
 from rigs.scenario import Scenario
 
 Make = Callable[..., Scenario]
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", "s3", "kafka"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a trail in a store."""
     if request.param == "directory":
         (tmp_path / "store").mkdir()
         yield f"trail+objects://{tmp_path}/store/shop"
+        return
+    if request.param == "kafka":
+        yield kafka_url(request.getfixturevalue("kafka"), unique_name("trail"))
         return
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server.url(server.bucket("moved"))

@@ -3,9 +3,8 @@ a cluster's connections and errors."""
 
 from __future__ import annotations
 
+from anabranch.brokers.settings import SSL_MODES
 from anabranch.databases import TARGET, Database
-
-SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 DATABASE = Database(
     name="kafka",

@@ -1,13 +1,11 @@
-"""Connections to a cluster: what librdkafka is told for an endpoint, and the clients that speak with it.
+"""Connections to a cluster: the clients that speak with it, and what each is told.
 
-https://github.com/confluentinc/librdkafka/blob/v2.16.0/CONFIGURATION.md describes every setting. What does not live here:
-errors (errors.py), what is read and written (`target/`).
+https://github.com/confluentinc/librdkafka/blob/v2.16.0/CONFIGURATION.md describes every setting. What does not live here: what
+all clients are told (`anabranch.brokers.settings`), errors (errors.py), what is read and written (`target/`).
 """
 
 from __future__ import annotations
 
-import logging
-import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,65 +14,14 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from anabranch.connectors.kafka.entering import answers, enter
+from anabranch.brokers.entering import answers, enter
+from anabranch.brokers.settings import SILENT, settings
 from anabranch.connectors.kafka.errors import BROKERS, translated
-from anabranch.errors import ConfigError, TargetUnavailable
+from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 Client = TypeVar("Client")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-USUAL_MECHANISM = "SCRAM-SHA-512"  # which never shows the password, unlike PLAIN
-LONGEST = 60.0  # seconds for an answer where the job file sets no limit
 MEETS_S = 1.0  # that a new client may take to know the brokers, before it is used in any case
-# What librdkafka would print comes as an error of a call as well; a line of its own would be beside our log.
-SILENT = logging.getLogger("anabranch.librdkafka")
-SILENT.addHandler(logging.NullHandler())
-SILENT.propagate = False
-
-
-def settings(endpoint: Endpoint) -> dict[str, Any]:
-    """Return what every client is told: where the brokers are, who we are, how the line is protected. Raises ConfigError for
-    an unknown mechanism."""
-    mode = endpoint.option("ssl_mode") or ("verify-full" if endpoint.option("ssl_ca") else "disable")
-    protocol = ("SASL_" if endpoint.user else "") + ("PLAINTEXT" if mode == "disable" else "SSL")
-    made: dict[str, Any] = {
-        "bootstrap.servers": brokers(endpoint),
-        "client.id": "anabranch",
-        "security.protocol": protocol,
-        "socket.connection.setup.timeout.ms": max(1000, int(endpoint.limits.connect * 1000)),
-        "socket.keepalive.enable": True,
-        "allow.auto.create.topics": False,
-        "log_level": 3,
-    }
-    if endpoint.user:
-        made |= {
-            "sasl.mechanism": _mechanism(endpoint),
-            "sasl.username": endpoint.user,
-            "sasl.password": endpoint.password,
-        }
-    if mode != "disable":
-        made["enable.ssl.certificate.verification"] = mode != "require"
-        made["ssl.endpoint.identification.algorithm"] = "https" if mode == "verify-full" else "none"
-        files = {"ssl.ca.location": "ssl_ca", "ssl.certificate.location": "ssl_cert", "ssl.key.location": "ssl_key"}
-        made |= {name: endpoint.option(option) for name, option in files.items() if endpoint.option(option)}
-    return made
-
-
-def brokers(endpoint: Endpoint) -> str:
-    """Return the addresses that the URL names, `a:9092,b:9092`: any of them tells of the others."""
-    return endpoint.place
-
-
-def _mechanism(endpoint: Endpoint) -> str:
-    given = endpoint.option("sasl_mechanism", USUAL_MECHANISM).upper().replace("_", "-")
-    if given not in MECHANISMS:
-        raise ConfigError(f"unknown sasl_mechanism {given!r} in the URL", hint=f"one of {', '.join(MECHANISMS)}")
-    return given
-
-
-def patience(endpoint: Endpoint) -> float:
-    """Return the seconds that one answer may take."""
-    return LONGEST if math.isinf(endpoint.limits.statement) else max(1.0, endpoint.limits.statement)
 
 
 def administrator(endpoint: Endpoint) -> AdminClient:
@@ -136,8 +83,9 @@ def end_of(told: Any, topic: str, partition: int) -> int:
 def unanswered(endpoint: Endpoint, seconds: float) -> str:
     """Return "" once a broker answers, else, after `seconds`, why none does. Raises TargetError where none lets us in."""
     told, until = settings(endpoint), time.monotonic() + seconds
-    with translated("set up a client"):
+    with translated(f"enter the cluster at {endpoint.place}"):
         enter(told, SILENT, seconds / 2)
+    with translated("set up a client"):
         return answers(told, SILENT, until)
 
 
@@ -145,6 +93,7 @@ def _made(kind: Callable[..., Client], endpoint: Endpoint, own: dict[str, Any]) 
     """Return a client. Raises ConfigError for a setting that librdkafka does not take, a file that is not there among them, and
     TargetError where the cluster does not let us in."""
     told = settings(endpoint)
-    with translated("set up a client"):
+    with translated(f"enter the cluster at {endpoint.place}"):
         enter(told, SILENT, max(1.0, endpoint.limits.connect))
+    with translated("set up a client"):
         return kind(told | own, logger=SILENT)

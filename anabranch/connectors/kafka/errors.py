@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from anabranch.brokers.codes import ABSENT, AWAY, FENCED, LOGIN, REPLICAS, TOO_LARGE, of
 from anabranch.errors import NOT_ADMITTED, ConfigError, RowRefused, TargetError, TargetUnavailable
 
 _E = KafkaError
@@ -35,31 +36,6 @@ GIVEN_BY = {
         f"{_GIVE} --operation Write --operation Describe --transactional-id anabranch. {_BEGINS}"
     ),
 }
-LOGIN = (
-    _E._AUTHENTICATION,
-    _E.SASL_AUTHENTICATION_FAILED,
-    _E.ILLEGAL_SASL_STATE,
-    _E.UNSUPPORTED_SASL_MECHANISM,
-    _E._SSL,
-)
-TOO_LARGE = (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE)
-REFUSED = (*TOO_LARGE, _E.INVALID_RECORD)  # messages that a broker never takes
-PURGED = (_E._PURGE_QUEUE, _E._PURGE_INFLIGHT)  # messages that were given up for another reason
-LOST_LINE = (_E._TRANSPORT, _E._ALL_BROKERS_DOWN)
-# Somebody else began with the transactional id, or the coordinator has given the transaction up.
-FENCED = (
-    _E._FATAL,  # of a producer with transactions: it was fenced
-    _E._FENCED,
-    _E.PRODUCER_FENCED,
-    _E.INVALID_PRODUCER_EPOCH,
-    _E.INVALID_PRODUCER_ID_MAPPING,
-    _E.UNKNOWN_PRODUCER_ID,
-    _E.INVALID_TXN_STATE,
-    _E._STATE,
-)
-REPLICAS = (_E.NOT_ENOUGH_REPLICAS, _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-ABSENT = (_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.UNKNOWN_TOPIC_ID)
-AWAY = (_E._TRANSPORT, _E._ALL_BROKERS_DOWN, _E._RESOLVE, _E._TIMED_OUT, _E._MSG_TIMED_OUT, _E.REQUEST_TIMED_OUT)
 _BY_HAND = 'make the topic as the cluster wants it, and say [target.options] topics = "existing"'
 _NOT_THERE = (
     "anabranch preflight JOB says which topic it is; begin again where it is gone: anabranch drop JOB --execute"
@@ -83,11 +59,6 @@ BROKERS = (
     "start the brokers, or look at [target] url; clients also have to reach the addresses that brokers tell them "
     "(advertised.listeners)"
 )
-
-
-def of(error: Any) -> Any:
-    """Return the KafkaError that an exception carries."""
-    return error.args[0] if isinstance(error, KafkaException) else error
 
 
 def translated_error(error: Any, doing: str) -> TargetError | ConfigError:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.brokers.settings import settings
 from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.config.url import parse_url
-from anabranch.connectors.kafka.connection import settings
 from anabranch.connectors.kafka.target.formats import format_for
 from anabranch.connectors.kafka.target.names import (
     LONGEST,

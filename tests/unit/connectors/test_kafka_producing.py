@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from anabranch.connectors.kafka import errors
+from anabranch.brokers import codes
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.producing import Producing, Sent
 
@@ -35,4 +35,4 @@ def test_a_message_says_more_than_its_transaction(told: int, is_behind: bool) ->
     producing._failed.append((KafkaError(KafkaError._MSG_TIMED_OUT), Sent("t.a", None, None, 7)))
     found = producing.cause(cast(Producer, producer), error)
     assert isinstance(found, KafkaException)
-    assert errors.of(found).code() == (KafkaError._MSG_TIMED_OUT if is_behind else told)
+    assert codes.of(found).code() == (KafkaError._MSG_TIMED_OUT if is_behind else told)

@@ -39,6 +39,20 @@ ENV = {"PW": "p@ss/w?rd#%41", "KEY": "k&=y", "DIR": "drop"}
             StoreUrl("ftps", "/in/shop", "drop.example", 990, "carrier", "p@ss", (("ssl_ca", "/etc/ca.pem"),)),
             "trail+ftps://carrier@drop.example:990/in/shop",
         ),
+        ("trail+kafka://broker/shop", StoreUrl("kafka", "shop", "broker", 9092), "trail+kafka://broker/shop"),
+        (
+            "trail+kafka://carrier:${PW}@a:9093,[::1],c/shop?sasl_mechanism=PLAIN&ssl_ca=/etc/ca.pem",
+            StoreUrl(
+                "kafka",
+                "shop",
+                "a:9093,[::1]:9092,c:9092",
+                9092,
+                "carrier",
+                "p@ss/w?rd#%41",
+                (("sasl_mechanism", "PLAIN"), ("ssl_ca", "/etc/ca.pem")),
+            ),
+            "trail+kafka://carrier@a:9093,[::1]:9092,c:9092/shop",
+        ),
     ],
 )
 def test_urls_that_are_good(text: str, found: StoreUrl, shown: str) -> None:
@@ -66,6 +80,10 @@ def test_urls_that_are_good(text: str, found: StoreUrl, shown: str) -> None:
         ("trail+sftp://carrier@drop.example:99999/shop", "where HOST may be followed by :PORT"),
         ("trail+sftp://carrier:${NONE}@drop.example/shop", "the environment variable NONE to have a value"),
         ("trail+ftp://carrier:hush@drop.example/shop#x", "special characters are written as %XX"),
+        ("trail+kafka://broker/eu/shop", "where NAME is one part: the topics NAME.names and NAME.objects"),
+        ("trail+kafka://carrier@broker/shop", "or neither"),
+        ("trail+kafka://a:9092,/shop", "where HOST may be followed by :PORT"),
+        ("trail+kafka://broker/shop?replicas=3", "did you mean replication"),
         ("trail+gopher://drop.example/shop", "trail\\+objects:///DIRECTORY/NAME or trail\\+s3"),
     ],
 )

@@ -22,6 +22,10 @@ URLS = {
     ),
     "ftp": ("trail+ftp://carrier:hush@drop.example/in/shop", "ftp://carrier@drop.example/in/shop/pieces/1"),
     "hdfs": ("trail+hdfs://carrier@name1:9870/in/shop", "hdfs://carrier@name1/in/shop/pieces/1"),
+    "kafka": (
+        "trail+kafka://carrier:hush@broker1:9092,broker2/shop?ssl_mode=require",
+        "kafka://broker1:9092,broker2:9092/shop/pieces/1",
+    ),
     "ftps": ("trail+ftps://carrier:hush@drop.example/~/shop", "ftps://carrier@drop.example/~/shop/pieces/1"),
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from anabranch.brokers import codes
 from anabranch.connectors.kafka import errors
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.registry import Registry
@@ -296,10 +297,10 @@ class KafkaAppender:
         changing.give_up()
         if isinstance(cause, RowRefused):
             return cause
-        if errors.of(error).code() in errors.FENCED:
+        if codes.of(error).code() in codes.FENCED:
             self._found(now, False)
-        told, limit = errors.of(cause), self._options.transaction_timeout_s
-        if told.code() in errors.FENCED and time.monotonic() - self._began >= limit:
+        told, limit = codes.of(cause), self._options.transaction_timeout_s
+        if told.code() in codes.FENCED and time.monotonic() - self._began >= limit:
             return TookTooLong(f"cannot {doing}: it took longer than {limit} seconds", hint=TOO_LONG)
         return self._explained(told, doing)
 
@@ -312,7 +313,7 @@ class KafkaAppender:
         if code in refused and (found := not_writable(self._endpoint, topics)):
             error = translated_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), doing)
             error.message += f": {', '.join(found)}"
-        elif code in errors.AWAY and (missing := out_of_sync(self._endpoint, topics)):
+        elif code in codes.AWAY and (missing := out_of_sync(self._endpoint, topics)):
             return TargetUnavailable(f"{error.message}: {'; '.join(missing)}", hint=errors.IN_SYNC_HINT)
         return error
 

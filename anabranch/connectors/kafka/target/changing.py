@@ -19,8 +19,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from anabranch import log
-from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, patience, transactional
+from anabranch.brokers import codes
+from anabranch.brokers.settings import patience
+from anabranch.connectors.kafka.connection import administrator, transactional
 from anabranch.connectors.kafka.errors import translated, translated_error
 from anabranch.connectors.kafka.target.forgotten import end_forgotten, left_open
 from anabranch.connectors.kafka.target.records import (
@@ -87,7 +88,7 @@ class Changing:
         return self._has_lost_a_line
 
     def _hear(self, error: KafkaError) -> None:
-        self._has_lost_a_line |= error.code() in errors.LOST_LINE
+        self._has_lost_a_line |= error.code() in codes.LOST_LINE
 
     def change(self, decide: Callable[[Mapping[Key, Value]], Changes]) -> None:
         """Commit what `decide` says for the records that there are. It is called again where somebody came first; what it
@@ -118,8 +119,8 @@ class Changing:
                 unread = changes
             except KafkaException as error:
                 self.give_up()
-                if not left or errors.of(error).code() not in errors.FENCED:
-                    raise translated_error(errors.of(error), "write the job's state") from error
+                if not left or codes.of(error).code() not in codes.FENCED:
+                    raise translated_error(codes.of(error), "write the job's state") from error
         if unread:
             raise TargetUnavailable(FORGOTTEN, hint=LOOKED_UP)
 
@@ -190,5 +191,5 @@ def _again(action: Callable[[], None]) -> None:
             action()
             return
         except KafkaException as error:
-            if not left or not errors.of(error).retriable():
+            if not left or not codes.of(error).retriable():
                 raise

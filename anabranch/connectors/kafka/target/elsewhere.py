@@ -13,8 +13,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, patience, reader
+from anabranch.brokers import codes
+from anabranch.brokers.settings import patience
+from anabranch.connectors.kafka.connection import administrator, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target.forgotten import ends_at, left_open
 from anabranch.connectors.kafka.target.records import PREFIX, TOPIC, topic_of
@@ -71,7 +72,7 @@ class _States:
     def _hear(self, message: Any, left: dict[Place, int]) -> None:
         """Take what a reader was told. A state that is read up to its end goes from `left`, as does what is none of ours."""
         place, error = (message.topic(), message.partition()), message.error()
-        if error is not None and error.code() in errors.ABSENT:
+        if error is not None and error.code() in codes.ABSENT:
             self._forget(place, left)
         elif error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)

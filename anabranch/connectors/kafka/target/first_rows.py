@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from anabranch.connectors.kafka import errors
+from anabranch.brokers import codes
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import FORGOTTEN, LOOKED_UP, Changing
@@ -96,8 +96,8 @@ class KafkaFirstRows:
         """Return the error of a load that is given up: its producer is closed, whoever begins next ends its transaction."""
         if isinstance(cause, AnabranchError):
             return cause
-        told, limit = errors.of(cause), self._options.transaction_timeout_s
-        if told.code() not in errors.FENCED:
+        told, limit = codes.of(cause), self._options.transaction_timeout_s
+        if told.code() not in codes.FENCED:
             return translated_error(told, "load a table")
         if seconds >= limit:
             return TargetError(f"the rows of a table took longer than {limit} seconds to write", hint=TOO_LONG)

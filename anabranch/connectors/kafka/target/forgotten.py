@@ -16,8 +16,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch import log
-from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, end_of, patience
+from anabranch.brokers import codes
+from anabranch.brokers.settings import patience
+from anabranch.connectors.kafka.connection import administrator, end_of
 from anabranch.connectors.kafka.target.records import BECOMES_READABLE_S, PAUSE_S, Records, topic_of
 from anabranch.connectors.kafka.target.sequences import Place, newest, open_ones
 from anabranch.connectors.kafka.target.state_forms import checkpoint_of, first_rows_key, topics_of
@@ -110,12 +111,12 @@ def ends_at(client: AdminClient, places: Iterable[Place], is_committed: bool, li
         try:
             ends[place.topic, place.partition] = end_of(found.result(limit + 1), place.topic, place.partition)
         except KafkaException as error:
-            if errors.of(error).code() not in (
-                *errors.ABSENT,
+            if codes.of(error).code() not in (
+                *codes.ABSENT,
                 KafkaError._NOENT,
             ):  # the latter where none of them is there
                 raise
             missing = client.list_topics(place.topic, timeout=limit).topics[place.topic].error
-            if missing is None or missing.code() not in errors.ABSENT:
+            if missing is None or missing.code() not in codes.ABSENT:
                 raise  # it is there, and has no leader at this moment
     return ends

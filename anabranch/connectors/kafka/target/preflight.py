@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.connectors.kafka.connection import administrator, brokers, patience, settings, unanswered
+from anabranch.brokers.settings import brokers, patience, settings
+from anabranch.connectors.kafka.connection import administrator, unanswered
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.beginning import (

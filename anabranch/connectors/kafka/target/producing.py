@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from anabranch.connectors.kafka import errors
+from anabranch.brokers import codes
 from anabranch.connectors.kafka.errors import translated_error
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
 from anabranch.connectors.kafka.target.sequences import Place
@@ -100,15 +100,15 @@ class Producing:
             error = fatal  # which says why the producer is at its end
         if (refused := self._refusal()) is not None:
             return refused
-        says_nothing = self._failed and errors.of(error).code() in SAY_NOTHING
+        says_nothing = self._failed and codes.of(error).code() in SAY_NOTHING
         return KafkaException(self._failed[0][0]) if says_nothing else error
 
     def _refusal(self) -> RowRefused | None:
         """Return the refusal of a message. A broker refuses all that travel together: the one that it means is named."""
-        refused = [(error, sent) for error, sent in self._failed if error.code() in errors.REFUSED]
+        refused = [(error, sent) for error, sent in self._failed if error.code() in codes.REFUSED]
         if not refused:
             return None
-        is_large = refused[0][0].code() in errors.TOO_LARGE
+        is_large = refused[0][0].code() in codes.TOO_LARGE
         error, sent = max(refused, key=lambda one: one[1].size if is_large else one[1].key is None)
         told = translated_error(
             error, f"write a message of {sent.size} bytes to topic {sent.topic}; its key: {_shown(sent.key)}"
@@ -158,7 +158,7 @@ def _produce(producer: Producer, message: tuple[Any, ...], headers: list[Header]
 
 def _delivered(failed: list[tuple[Any, Sent]], table: TargetTable | None, error: Any, message: Any) -> None:
     """Keep what became of a message, if it was not delivered: only then somebody calls."""
-    if error is not None and error.code() not in errors.PURGED:
+    if error is not None and error.code() not in codes.PURGED:
         key, size = message.key(), len(message.value() or b"") + len(message.key() or b"")
         size += _around(message.headers() or ())
         failed.append((error, Sent(message.topic(), table, key, size)))

@@ -14,8 +14,10 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from anabranch.brokers import codes
+from anabranch.brokers.settings import patience
 from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, end_of, patience, reader
+from anabranch.connectors.kafka.connection import administrator, end_of, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -137,7 +139,7 @@ class Records:
             return end_of(found.result(limit + 1), self._place.topic, self._place.partition)
         except KafkaException:
             told = self._administrator.list_topics(self._place.topic, timeout=limit).topics[self._place.topic].error
-            if told is not None and told.code() in errors.ABSENT:
+            if told is not None and told.code() in codes.ABSENT:
                 return None  # and not just without a leader at this moment
             if told is not None and told.code() in errors.RIGHTS:
                 raise KafkaException(told) from None  # which the first question does not tell
@@ -168,7 +170,7 @@ class Records:
                 self._read = max(self._read, message.offset() + 1)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._read = message.offset()
-            elif message.error().code() in errors.ABSENT and self._is_removed():
+            elif message.error().code() in codes.ABSENT and self._is_removed():
                 self._forget()
                 return
             else:

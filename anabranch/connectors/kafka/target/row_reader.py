@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from anabranch.connectors.kafka.connection import administrator, end_of, patience, reader
+from anabranch.brokers.settings import patience
+from anabranch.connectors.kafka.connection import administrator, end_of, reader
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.forgotten import NOBODY_READS

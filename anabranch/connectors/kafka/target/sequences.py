@@ -12,7 +12,8 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from anabranch.connectors.kafka.connection import patience, reader
+from anabranch.brokers.settings import patience
+from anabranch.connectors.kafka.connection import reader
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows.messages.format import POSITION

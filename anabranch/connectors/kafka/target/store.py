@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.connectors.kafka.connection import administrator, patience, plain
+from anabranch.brokers.settings import patience
+from anabranch.connectors.kafka.connection import administrator, plain
 from anabranch.connectors.kafka.errors import translated
 from anabranch.connectors.kafka.target import state_forms as forms
 from anabranch.connectors.kafka.target.changing import Changes, Changing

@@ -23,8 +23,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from anabranch.brokers import codes
+from anabranch.brokers.settings import patience
 from anabranch.connectors.kafka import errors
-from anabranch.connectors.kafka.connection import administrator, end_of, patience
+from anabranch.connectors.kafka.connection import administrator, end_of
 from anabranch.connectors.kafka.errors import translated, translated_error
 from anabranch.connectors.kafka.target.names import WantedTopic
 from anabranch.connectors.kafka.target.options import KafkaTargetOptions
@@ -119,7 +121,7 @@ def remove_topic(endpoint: Endpoint, topic: str) -> None:
         try:
             client.delete_topics([topic], operation_timeout=patience(endpoint))[topic].result()
         except KafkaException as error:
-            if errors.of(error).code() not in errors.ABSENT:
+            if codes.of(error).code() not in codes.ABSENT:
                 raise
     _comes(lambda: not found_topics(endpoint, [topic]), patience(endpoint))
 
@@ -135,7 +137,7 @@ def found_topics(endpoint: Endpoint, names: Iterable[str]) -> dict[str, FoundTop
             try:
                 told: Any = one.result()
             except KafkaException as error:
-                if errors.of(error).code() not in errors.ABSENT:
+                if codes.of(error).code() not in codes.ABSENT:
                     raise
                 continue
             replicas = min((len(one.replicas) for one in told.partitions), default=0)
@@ -150,7 +152,7 @@ def _measured(client: AdminClient, topic: FoundTopic, limit: float) -> FoundTopi
         settings = {name: str(one.value) for name, one in told.result().items()}
         return replace(topic, largest=int(settings["max.message.bytes"]), settings=settings)
     except KafkaException as error:
-        if errors.of(error).code() not in errors.RIGHTS:
+        if codes.of(error).code() not in errors.RIGHTS:
             raise
         return topic  # a message that is too large is then refused by the broker
 
@@ -187,7 +189,7 @@ def not_writable(endpoint: Endpoint, names: Iterable[str]) -> list[str]:
         try:
             operations = one.result().authorized_operations
         except KafkaException as error:
-            operations = [] if errors.of(error).code() in errors.RIGHTS else None
+            operations = [] if codes.of(error).code() in errors.RIGHTS else None
         if operations is not None and AclOperation.WRITE not in operations:
             found.append(name)
     return sorted(found)
@@ -248,8 +250,8 @@ def _create(endpoint: Endpoint, topics: list[NewTopic]) -> None:
         try:
             one.result()
         except KafkaException as error:
-            if errors.of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise translated_error(errors.of(error), f"make topic {name}") from error
+            if codes.of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translated_error(codes.of(error), f"make topic {name}") from error
     names = {topic.topic for topic in topics}
     if not _comes(lambda: _are_led(endpoint, names), limit):
         raise TargetUnavailable(f"topics were made, and are not there yet: {', '.join(sorted(names))}")

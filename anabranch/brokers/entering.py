@@ -1,7 +1,7 @@
 """Whether a cluster lets us in, asked once per process: what a listener refuses is told to a client beside its calls alone, and
 they wait for brokers as if these were away.
 
-What does not live here: what we may do there (errors.py has the words for what a broker refuses).
+What does not live here: what we may do there, and the words for what a broker refuses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from anabranch import log
-from anabranch.connectors.kafka.errors import LOGIN, of, translated_error
+from anabranch.brokers.codes import LOGIN, of
 
 ROUND_S = 0.5  # that one question waits for an answer
 ASKING_S = 3.0  # between two words that nobody answers
@@ -40,7 +40,7 @@ def answers(told: dict[str, Any], logger: Any, until: float) -> str:
 
 def enter(told: dict[str, Any], logger: Any, seconds: float) -> None:
     """Return once a broker answers who knows us, or after `seconds` without a word of anybody: the call that comes then waits,
-    and says what it met. Raises TargetError where a listener refuses user, password or certificate, or we refuse its own."""
+    and says what it met. Raises KafkaException where a listener refuses user, password or certificate, or we refuse its own."""
     key = tuple(sorted((name, str(value)) for name, value in told.items()))
     if key in _entered or told["security.protocol"] == "PLAINTEXT":  # where nobody is asked who comes
         return
@@ -59,4 +59,4 @@ def enter(told: dict[str, Any], logger: Any, seconds: float) -> None:
         refusals = [one for one in heard if one.code() in LOGIN]
         rounds += bool(refusals)
         if rounds == REFUSED_ROUNDS:
-            raise translated_error(refusals[-1], f"enter the cluster at {told['bootstrap.servers']}")
+            raise KafkaException(refusals[-1])
