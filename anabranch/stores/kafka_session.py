@@ -30,7 +30,9 @@ ANSWER_S = 20.0  # for one answer, and for a message to be confirmed
 PIECE = 900_000  # bytes of a message, where the topic takes as many
 AHEAD = 16  # messages that are read over rather than asking anew
 ROUND_S = 0.1
+UNKNOWN_S = 2.0  # that one broker may not know of a topic that another one has told of
 SURE_S = 0.5  # between two questions whether topics are there
+_SOON = {"reconnect.backoff.max.ms": 1000}  # a broker that is back is asked again soon
 _READING = {
     "group.id": "anabranch",  # which the client asks for; nothing is committed under it, and nobody joins it
     "isolation.level": "read_uncommitted",  # there are no transactions; what is confirmed is there
@@ -65,7 +67,7 @@ class KafkaSession:
         )
         self._failures = failures
         self.topics = TopicsOf(url, failures, ANSWER_S)
-        self._told = settings(self._endpoint)
+        self._told = settings(self._endpoint) | _SOON
         self._admin: AdminClient | None = None
         self._producer: Producer | None = None
         self._names: Consumer | None = None
@@ -104,7 +106,8 @@ class KafkaSession:
 
     def end(self, topic: str) -> int:
         """Return where a topic ends, by its leader: all that was confirmed before stands before it."""
-        place, until = TopicPartition(topic, 0), time.monotonic() + ANSWER_S
+        place, began = TopicPartition(topic, 0), time.monotonic()
+        until = began + ANSWER_S
         with self.asking():
             while True:
                 asked = self._administrator().list_offsets(
@@ -117,11 +120,13 @@ class KafkaSession:
                     if found.offset >= 0:  # else the line ended meanwhile
                         return int(found.offset)
                 except KafkaException as error:
-                    code = of(error)
-                    if code.code() in (*AWAY, *ABSENT) or not code.retriable() or time.monotonic() > until:
+                    code = of(error).code()
+                    if code in ABSENT:  # a broker may not know yet what another one does
+                        until = min(until, began + UNKNOWN_S)
+                    if code in AWAY or time.monotonic() > until or not (of(error).retriable() or code in ABSENT):
                         raise
                 if time.monotonic() > until:
-                    raise self._failures.away("no broker says where its topics end")
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 time.sleep(ROUND_S)
 
     def records(self, begin: int, end: int, *, anew: bool) -> Iterator[tuple[int, Any]]:

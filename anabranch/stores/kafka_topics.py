@@ -53,20 +53,25 @@ class TopicsOf:
 
     def found(self, client: AdminClient) -> Topics | None:
         """Return the topics, None where one of them is not there. Raises ConfigError for such as would lose a trail."""
-        asked = client.describe_topics(TopicCollection([self.names, self.objects]), request_timeout=self._patience)
-        limits = {}
-        for name, one in asked.items():
-            try:
-                told: Any = one.result()
-            except KafkaException as error:
-                if of(error).code() not in ABSENT:
-                    raise
-                return None
+        try:
+            limits = self._limits(client)
+        except KafkaException as error:
+            if of(error).code() not in ABSENT:
+                raise
+            return None
+        piece, names = limits[self.objects], limits[self.names]
+        return Topics(piece, min(piece, names))
+
+    def _limits(self, client: AdminClient) -> dict[str, int]:
+        """Return the bytes that a message of each topic may have. Raises KafkaException for one that is not there, or that one
+        of the brokers does not know yet; ConfigError for one that forgets."""
+        wanted, limits = TopicCollection([self.names, self.objects]), dict[str, int]()
+        for name, one in client.describe_topics(wanted, request_timeout=self._patience).items():
+            told: Any = one.result()
             if len(told.partitions) != 1:
                 raise self._unfit(name, f"it has {len(told.partitions)} partitions, where the order of one decides")
             limits[name] = self._limit(client, name)
-        piece, names = limits[self.objects], limits[self.names]
-        return Topics(piece, min(piece, names))
+        return limits
 
     def make(self, client: AdminClient) -> Topics:
         """Make what is not there. Raises ConfigError, KafkaException."""
