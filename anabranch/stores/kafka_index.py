@@ -58,7 +58,7 @@ class Loose:
 
 
 class Index:
-    """What stands in the log up to where it was read. Raises ValueError for a record that is none of a store's."""
+    """The objects of a log, up to where it was read. Raises ValueError for a record that is none of a store's."""
 
     def __init__(self, awaited: str = "") -> None:
         """Begin with nothing. `awaited`: the id of a record that is waited for."""

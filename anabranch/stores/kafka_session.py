@@ -30,6 +30,7 @@ ANSWER_S = 20.0  # for one answer, and for a message to be confirmed
 PIECE = 900_000  # bytes of a message, where the topic takes as many
 AHEAD = 16  # messages that are read over rather than asking anew
 ROUND_S = 0.1
+TRY_S = 3.0  # of these, for one try to find out where a topic ends
 UNKNOWN_S = 2.0  # that one broker may not know of a topic that another one has told of
 SURE_S = 0.5  # between two questions whether topics are there
 _SOON = {"reconnect.backoff.max.ms": 1000}  # a broker that is back is asked again soon
@@ -105,29 +106,35 @@ class KafkaSession:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def end(self, topic: str) -> int:
-        """Return where a topic ends, by its leader: all that was confirmed before stands before it."""
-        place, began = TopicPartition(topic, 0), time.monotonic()
+        """Return where a topic ends, by its leader: all that was confirmed before stands before it. A broker that was killed
+        and is back is found by another client, whose view of the cluster is not that of before."""
+        began = time.monotonic()
         until = began + ANSWER_S
         with self.asking():
             while True:
-                asked = self._administrator().list_offsets(
-                    {place: OffsetSpec.latest()},
-                    isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                    request_timeout=ANSWER_S,
-                )
                 try:
-                    found: Any = asked[place].result(ANSWER_S + 1)
-                    if found.offset >= 0:  # else the line ended meanwhile
-                        return int(found.offset)
+                    return self._told_end(TopicPartition(topic, 0), min(TRY_S, ANSWER_S))
                 except KafkaException as error:
-                    code = of(error).code()
+                    told_error = of(error)
+                    code = told_error.code()
                     if code in ABSENT:  # a broker may not know yet what another one does
                         until = min(until, began + UNKNOWN_S)
-                    if code in AWAY or time.monotonic() > until or not (of(error).retriable() or code in ABSENT):
+                    elif code in AWAY:
+                        self._admin = None
+                    elif not told_error.retriable():
                         raise
-                if time.monotonic() > until:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                    if time.monotonic() > until:
+                        raise self._why(told_error) from None
                 time.sleep(ROUND_S)
+
+    def _told_end(self, place: TopicPartition, limit: float) -> int:
+        asked = self._administrator().list_offsets(
+            {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=limit
+        )
+        found: Any = asked[place].result(limit + 1)
+        if found.offset < 0:  # the line ended meanwhile
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return int(found.offset)
 
     def records(self, begin: int, end: int, *, anew: bool) -> Iterator[tuple[int, Any]]:
         """Yield the records of names from `begin` up to `end`, each with the offset behind it; a message of None says that
@@ -210,16 +217,18 @@ class KafkaSession:
                 if failed or len(offsets) < len(messages):
                     raise KafkaException(failed[0] if failed else KafkaError(KafkaError._MSG_TIMED_OUT))
             except KafkaException as error:
-                raise self._why_unwritten(of(error)) from None
+                raise self._why(of(error)) from None
             finally:
                 if len(offsets) < len(messages):  # nothing of it is tried again behind our back
                     producer.purge()
                     self._producer = None
         return [offsets[number] for number in range(len(messages))]
 
-    def _why_unwritten(self, error: Any) -> AnabranchError:
-        """Return our error. Where replicas are missing the client tries until the time is over, and says no more than that."""
-        if error.code() in (*AWAY, *REPLICAS) and (why := self.topics.out_of_sync(self._administrator())):
+    def _why(self, error: Any) -> AnabranchError:
+        """Return our error. Where replicas are missing the client tries until the time is over, and says no more than that; nor
+        does a new leader then say what can be read."""
+        is_waited_for = error.code() in (*AWAY, *REPLICAS, KafkaError.OFFSET_NOT_AVAILABLE)
+        if is_waited_for and (why := self.topics.out_of_sync(self._administrator())):
             return self._failures.away(f"not enough in-sync replicas: {why}", IN_SYNC)
         return told(self._failures, error)
 

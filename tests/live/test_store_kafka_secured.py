@@ -22,6 +22,7 @@ from anabranch.testing.kafka import start_kafka
 from rigs.kafka_secured import PASSWORD, USER, SecuredKafka, secured_kafka
 from rigs.kafka_trail import kafka_url
 
+QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}  # a dead broker is known as such
 TOPICS = ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE")
 RIGHTS = ((ResourceType.TOPIC, "shop.", True, TOPICS), (ResourceType.GROUP, "anabranch", False, ("READ",)))
 
@@ -88,8 +89,8 @@ def done(work: Callable[[], object]) -> bool:
 def test_replicas_that_are_not_in_sync_are_named(servers_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_session, "ANSWER_S", 4.0)
     directory = servers_directory / unique_name("two")
-    first = start_kafka(directory / "first", settings={"broker.session.timeout.ms": "3000"})
-    second = start_kafka(directory / "second", joins=directory / "first")
+    first = start_kafka(directory / "first", settings=QUICK)
+    second = start_kafka(directory / "second", settings=QUICK, joins=directory / "first")
     try:
         client = AdminClient({"bootstrap.servers": f"{first.host}:{first.port}"})
         until(lambda: len(client.list_topics(timeout=10).brokers) == 2, "there are two brokers")
@@ -100,7 +101,9 @@ def test_replicas_that_are_not_in_sync_are_named(servers_directory: Path, monkey
             parts = client.list_topics
             until(lambda: parts("shop.objects", 10).topics["shop.objects"].partitions[0].isrs == [1], "it is known")
             until(lambda: parts("shop.names", 10).topics["shop.names"].partitions[0].isrs == [1], "it is known")
-            until(lambda: done(lambda: store.read("1")), "the other broker leads, and has it")
+            until(
+                lambda: client.list_topics("shop.names", 10).topics["shop.names"].partitions[0].leader == 1, "it leads"
+            )
             with pytest.raises(TargetUnavailable, match=r"topic shop\.\w+ has 1 in-sync replicas of 2") as refused:
                 store.create("2", b"two")
             assert "bring the brokers of its replicas back" in (refused.value.hint or "")

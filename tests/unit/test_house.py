@@ -19,6 +19,7 @@ FORBIDDEN = {"utils", "helpers", "common", "misc", "core", "base", "types", "con
 PLAIN = (
     "api",
     "apply",
+    "brokers",
     "capture",
     "cli",
     "config",
