@@ -7,6 +7,7 @@ What does not live here: what we may do there, and the words for what a broker r
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -17,6 +18,7 @@ from anabranch.brokers.codes import LOGIN, of
 
 ROUND_S = 0.5  # that one question waits for an answer
 ASKING_S = 3.0  # between two words that nobody answers
+MEETS_S = 1.0  # that a new client may take to know the brokers, before it is used in any case
 REFUSED_ROUNDS = 2  # without an answer beside a refusal: one broker of several may refuse, and another one answer
 _entered = set[tuple[tuple[str, str], ...]]()
 
@@ -60,3 +62,11 @@ def enter(told: dict[str, Any], logger: Any, seconds: float) -> None:
         rounds += bool(refusals)
         if rounds == REFUSED_ROUNDS:
             raise KafkaException(refusals[-1])
+
+
+def knowing(client: AdminClient) -> AdminClient:
+    """Return a new client once it knows the brokers: as it learns of them its line to the address that it was given ends, and a
+    look for leaders that went over it is sent again three seconds later. Where no broker answers its next call says so."""
+    with suppress(KafkaException, TimeoutError):
+        client.describe_cluster(request_timeout=MEETS_S).result(2 * MEETS_S)
+    return client

@@ -64,7 +64,7 @@ def told(failures: Failures, error: Any) -> AnabranchError:
         return failures.wrong(
             f"a message is too large ({name})", "raise max.message.bytes of the topics to 65536 or more"
         )
-    if code in ABSENT:
+    if code in (*ABSENT, _E._NOENT):
         return failures.wrong(
             f"a topic is not there any more ({name})", "begin under another NAME, or restore the topics"
         )

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from anabranch.brokers.codes import ABSENT, AWAY, REPLICAS, of
-from anabranch.brokers.entering import enter
+from anabranch.brokers.entering import enter, knowing
 from anabranch.brokers.settings import SILENT, settings
 from anabranch.config.store_urls import StoreUrl
 from anabranch.errors import AnabranchError
@@ -117,7 +117,7 @@ class KafkaSession:
                 except KafkaException as error:
                     told_error = of(error)
                     code = told_error.code()
-                    if code in ABSENT:  # a broker may not know yet what another one does
+                    if code in (*ABSENT, KafkaError._NOENT):  # a broker may not know yet what another one does
                         until = min(until, began + UNKNOWN_S)
                     elif code in AWAY:
                         self._admin = None
@@ -266,7 +266,7 @@ class KafkaSession:
 
     def _administrator(self) -> AdminClient:
         if self._admin is None:
-            self._admin = self._made(AdminClient, {})
+            self._admin = knowing(self._made(AdminClient, {}))
         return self._admin
 
     def _made(self, kind: Callable[..., Made], own: dict[str, Any]) -> Made:

@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from anabranch.connectors.kafka.connection import knowing
+from anabranch.brokers.entering import knowing
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.in_time import in_time, until
 from anabranch.testing.servers import Server

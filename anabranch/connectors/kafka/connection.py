@@ -14,26 +14,17 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from anabranch.brokers.entering import answers, enter
+from anabranch.brokers.entering import MEETS_S, answers, enter, knowing
 from anabranch.brokers.settings import SILENT, settings
 from anabranch.connectors.kafka.errors import BROKERS, translated
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 
 Client = TypeVar("Client")
-MEETS_S = 1.0  # that a new client may take to know the brokers, before it is used in any case
 
 
 def administrator(endpoint: Endpoint) -> AdminClient:
     return knowing(_made(AdminClient, endpoint, {}))
-
-
-def knowing(client: AdminClient) -> AdminClient:
-    """Return a new client once it knows the brokers: as it learns of them its line to the address that it was given ends, and a
-    look for leaders that went over it is sent again three seconds later. Where no broker answers its next call says so."""
-    with suppress(KafkaException, TimeoutError):
-        client.describe_cluster(request_timeout=MEETS_S).result(2 * MEETS_S)
-    return client
 
 
 def reader(endpoint: Endpoint, isolation: str = "read_committed", begins: str = "earliest") -> Consumer:

@@ -14,7 +14,8 @@ HERE = (("ssl_mode", "verify-full"), ("ssl_ca", "/nowhere/ca.pem"))
 
 def test_a_file_that_is_missing_is_an_error_of_the_job_file() -> None:
     endpoint = Endpoint("kafka", "127.0.0.1", 1, "", "", options=HERE)
-    for client in (administrator, reader, plain, lambda told: transactional(told, "anabranch.x", {})):
+    made = (lambda told: plain(told, "anabranch.x"), lambda told: transactional(told, "anabranch.x", {}))
+    for client in (administrator, reader, *made):
         with pytest.raises(ConfigError, match=r"ssl\.ca\.location"):
             client(endpoint)
 
