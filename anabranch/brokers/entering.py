@@ -1,4 +1,4 @@
-"""Whether a cluster lets us in, asked once per process: what a listener refuses is told to a client beside its calls alone, and
+"""Ask once per process whether a cluster lets us in: what a listener refuses is told to a client beside its calls alone, and
 they wait for brokers as if these were away.
 
 What does not live here: what we may do there, and the words for what a broker refuses.

@@ -1,4 +1,4 @@
-"""What librdkafka is told for an endpoint, whoever speaks with the cluster.
+"""Settings of librdkafka for an endpoint, whoever speaks with the cluster.
 
 https://github.com/confluentinc/librdkafka/blob/v2.16.0/CONFIGURATION.md describes every setting. What does not live here:
 clients, and what each of them is told beside this.
