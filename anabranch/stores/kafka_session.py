@@ -184,7 +184,15 @@ class KafkaSession:
                 if message.offset() == at:
                     found.append(message)
                     at, self._next = next(wanted, None), message.offset() + 1
+            self._rest(self._objects)
         return found
+
+    def _rest(self, objects: Consumer) -> None:
+        """Let go of a place behind which nothing is known to stand: a consumer that is at an end would ask again and again."""
+        _, end = objects.get_watermark_offsets(TopicPartition(self.topics.objects, 0), cached=True)
+        if end <= self._next:
+            objects.unassign()
+            self._next = -1
 
     def _polled(self, consumer: Consumer, until: float) -> Any:
         """Return a message, the end of the topic, or None for nothing yet. Raises KafkaException where nothing comes in

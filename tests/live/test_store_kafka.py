@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -190,6 +191,18 @@ def test_who_has_not_read_for_long_begins_at_the_beginning(
         with pytest.raises(ObjectExists):
             store.create("pieces/2", b"second")
         assert names_of(store) == ["pieces/1", "pieces/2"] and store.read("pieces/2") == b"first"
+
+
+def test_who_has_read_all_asks_no_broker_for_more(kafka: Server, name: str, line: Proxy) -> None:
+    """What comes next is read from its place; while nothing comes only names are waited for, twice a second."""
+    with closing(opened_at(kafka_url(kafka, name, line.port))) as store:
+        for number in range(3):
+            store.create(f"pieces/{number}", b"1")
+            assert store.read(f"pieces/{number}") == b"1"
+        time.sleep(1.0)  # of answers that are under way
+        before = line.passed
+        time.sleep(2.0)  # the rate is what is looked at
+        assert line.passed - before < 6_000
 
 
 # --- lines and brokers ------------------------------------------------------------------------------------------------
