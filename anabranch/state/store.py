@@ -387,10 +387,19 @@ class StateStore:
                 connection = self._open()
                 connection.execute("BEGIN")
                 try:
-                    return {query: _mappings(connection.execute(self._queries[query])) for query in queries}
+                    return {query: self._rows(connection, query) for query in queries}
                 finally:
                     connection.rollback()
         return {query: [] for query in queries}
+
+    def _rows(self, connection: sqlite3.Connection, query: str) -> list[dict[str, Any]]:
+        """Run a query; a table that an earlier release had not, in a file that is read-only, has no rows."""
+        try:
+            return _mappings(connection.execute(self._queries[query]))
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            return []
 
     @contextmanager
     def _guarded(self, query: str) -> Iterator[None]:

@@ -169,17 +169,21 @@ class _Reception:
 
     def _loads(self) -> list[Request]:
         try:
-            return load_answers.settle(self._path)[:ASKED_AT_ONCE]
+            found = load_answers.settle(self._path)[:ASKED_AT_ONCE]
         except (StorageFull, TrailCorrupt) as error:
             self._warn("loads_not_asked_for", error)
             return []
+        self._warned.pop("loads_not_asked_for", None)
+        return found
 
     def _questions(self) -> list[Question]:
         try:
-            return [one for one in checks.pending(self._path)[:QUESTIONS_AT_ONCE] if is_short(one)]
+            found = [one for one in checks.pending(self._path)[:QUESTIONS_AT_ONCE] if is_short(one)]
         except TrailCorrupt as error:
             self._warn("rows_not_asked_about", error)
             return []
+        self._warned.pop("rows_not_asked_about", None)
+        return found
 
     def _warn(self, event: str, error: AnabranchError) -> None:
         """Tell of it once: the next look finds the same."""

@@ -35,7 +35,11 @@ from rigs.cutover import WAITING, Cut, job, running
 from rigs.job_here import without_spark
 
 SINCE = Verifies.SINCE_WATCH
-PAIRS = [("postgresql", "mysql"), ("mariadb", "postgresql")]
+PAIRS = [
+    ("postgresql", "mysql"),
+    ("mariadb", "postgresql"),
+    pytest.param("mysql", "postgresql", marks=pytest.mark.long),  # by GTIDs of its own kind
+]
 
 
 @dataclass

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from anabranch.brokers import entering
 from anabranch.connectors.kafka import connection
 from anabranch.connectors.kafka.connection import reader
 from anabranch.connectors.kafka.target import KafkaTarget
@@ -163,6 +164,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
         log, settings = logging.Logger("of a client", logging.DEBUG), connection.settings
         log.addFilter(lambda record: lines.append(record.getMessage()) is not None)
         monkeypatch.setattr(connection, "SILENT", log)
+        for module in (connection, entering):  # a broker that is slow is waited for
+            monkeypatch.setattr(module, "MEETS_S", 30.0)
         more = {"debug": about, "log_level": 7}
         monkeypatch.setattr(connection, "settings", lambda endpoint: settings(endpoint) | more)
         return lines

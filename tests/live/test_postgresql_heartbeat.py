@@ -135,7 +135,9 @@ def test_a_server_on_which_nothing_happens_stays_as_it_is(
     def stays_as_it_is() -> bool:
         """Return whether nothing happened for so long. A shared server clears away what tests before have left."""
         before, sent = made.idle.query(end)[0][0], made.idle.query(written)
+        made.reader.end()
         moved = made.until_idle_at(time.time(), seconds=3)
+        made.reader.end()
         if made.idle.query(end)[0][0] - before >= GROWN:
             in_time(late, "the server does not come to rest")
             return False
@@ -158,7 +160,7 @@ def test_the_last_of_the_log_comes_also_where_the_server_would_keep_it_in_memory
 ) -> None:
     """The server writes down each 15 seconds what a session has written that rolled back and had no transaction id. It may
     just have done so, and then no message is needed: so that is tried again."""
-    made = following(postgresql_source, "pgoutput", 60)
+    made = following(postgresql_source, "pgoutput", 3600)
     in_memory = "BEGIN; SELECT pg_logical_emit_message(false, 'somebody', 'at all'); ROLLBACK"
 
     def comes() -> bool:

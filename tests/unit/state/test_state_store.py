@@ -42,6 +42,19 @@ def test_what_is_written_is_read_by_another_process(tmp_path: Path) -> None:
     assert found["last_error"]["message"] == "the source went away"
 
 
+def test_a_table_that_an_earlier_release_had_not_costs_a_snapshot_that_table_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that may not be written to gets no table."""
+    filled(tmp_path).close()
+    with sqlite3.connect(tmp_path / module.FILE) as connection:
+        connection.execute("DROP TABLE doing")
+    monkeypatch.setattr(module, "ADDED", ())
+    found = StateStore(tmp_path).snapshot()
+    assert (found["phase"], found["doing"]) == ("loading", [])
+    assert [part["name"] for part in found["parts"]] == ["capture"]
+
+
 def test_a_job_that_never_ran_has_a_snapshot_and_no_file(tmp_path: Path) -> None:
     home = tmp_path / "never"
     assert StateStore(home).snapshot()["phase"] == "stopped"

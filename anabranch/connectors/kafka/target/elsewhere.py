@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from anabranch.brokers import codes
 from anabranch.brokers.settings import patience
@@ -22,6 +23,8 @@ from anabranch.connectors.kafka.target.records import PREFIX, TOPIC, topic_of
 from anabranch.connectors.kafka.target.sequences import Place
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
+
+ASKED_S = 5.0  # for one answer, while a state is waited for
 
 
 def noted_elsewhere(endpoint: Endpoint, job: str, names: Iterable[str]) -> dict[str, str]:
@@ -38,7 +41,7 @@ def noted_elsewhere(endpoint: Endpoint, job: str, names: Iterable[str]) -> dict[
             return {}
         left_open(client, places, limit)  # what is committed becomes readable a moment later
         states = _States(wanted)
-        states.read(endpoint, ends_at(client, places, True, limit))
+        states.read(endpoint, client, ends_at(client, places, True, limit))
     return {name: topic.removeprefix(PREFIX) for topic, noted in sorted(states.noted.items()) for name in noted}
 
 
@@ -49,7 +52,7 @@ class _States:
         self.noted: dict[str, set[str]] = {}  # by the topic of the state
         self._wanted = wanted
 
-    def read(self, endpoint: Endpoint, ends: Mapping[Place, int]) -> None:
+    def read(self, endpoint: Endpoint, client: AdminClient, ends: Mapping[Place, int]) -> None:
         """Read states up to `ends`. Raises KafkaException, TargetUnavailable."""
         left = {place: end for place, end in ends.items() if end}
         if not left:
@@ -60,20 +63,18 @@ class _States:
             while left:
                 message = consumer.poll(0.2)
                 if message is not None:
-                    until = time.monotonic() + patience(endpoint)
-                    self._hear(message, left)
+                    until = time.monotonic() + patience(endpoint) if message.error() is None else until
+                    self._hear(client, message, left)
                 elif time.monotonic() > until:
                     raise TargetUnavailable(f"topic {min(left)[0]} could not be read up to its end")
                 else:
-                    there = administrator(endpoint).list_topics(timeout=patience(endpoint)).topics
-                    for place in [one for one in left if one[0] not in there]:
-                        self._forget(place, left)  # removed meanwhile, which the client tells half a minute later
+                    self._forget_removed(client, list(left), left)  # a reader is told of that half a minute later
 
-    def _hear(self, message: Any, left: dict[Place, int]) -> None:
+    def _hear(self, client: AdminClient, message: Any, left: dict[Place, int]) -> None:
         """Take what a reader was told. A state that is read up to its end goes from `left`, as does what is none of ours."""
         place, error = (message.topic(), message.partition()), message.error()
         if error is not None and error.code() in codes.ABSENT:
-            self._forget(place, left)
+            self._forget_removed(client, [place], left)
         elif error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
         elif error is not None:
@@ -89,6 +90,13 @@ class _States:
         if key[0] == TOPIC and key[1] in self._wanted:
             change = self.noted.setdefault(topic, set())
             change.discard(key[1]) if value is None else change.add(key[1])
+
+    def _forget_removed(self, client: AdminClient, places: Iterable[Place], left: dict[Place, int]) -> None:
+        """Forget states that were removed meanwhile: their leaders say so, and the list of topics. Brokers that are away for a
+        moment say nothing."""
+        with suppress(KafkaException, TargetUnavailable):
+            for place in set(places) - set(ends_at(client, places, True, ASKED_S)):
+                self._forget(place, left)
 
     def _forget(self, place: Place, left: dict[Place, int]) -> None:
         left.pop(place, None)

@@ -11,6 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -270,20 +271,24 @@ class KafkaRowReader:
             consumer = self._consumer = self._consumer or reader(self._endpoint, begins="error")
             consumer.assign([TopicPartition(part.topic, part.number, at)])
             until = time.monotonic() + patience(self._endpoint)
-            while True:
-                for message in consumer.consume(AT_ONCE, AT_MOST_S):
-                    if _is_event(message, part):
-                        at = max(at, message.offset())
-                    elif message.offset() < end:
-                        at = message.offset() + 1
-                        yield message
-                    else:
+            try:
+                while True:
+                    for message in consumer.consume(AT_ONCE, AT_MOST_S):
+                        if _is_event(message, part):
+                            at = max(at, message.offset())
+                        elif message.offset() < end:
+                            at = message.offset() + 1
+                            yield message
+                        else:
+                            return
+                        until = time.monotonic() + patience(self._endpoint)
+                    if at >= end:
                         return
-                    until = time.monotonic() + patience(self._endpoint)
-                if at >= end:
-                    return
-                if time.monotonic() > until:
-                    raise self._unreadable(part, at, end)
+                    if time.monotonic() > until:
+                        raise self._unreadable(part, at, end)
+            finally:
+                with suppress(RuntimeError):  # it was closed meanwhile
+                    consumer.unassign()  # at rest it would ask the broker again and again
 
     def _unreadable(self, part: _Part, at: int, end: int) -> TargetUnavailable:
         """Return the error for a partition of which nothing more came. Raises what the brokers say of it."""

@@ -8,9 +8,6 @@ https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-
 from anabranch import log
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
@@ -43,6 +40,7 @@ class Heartbeat:
     def __init__(self, endpoint: Endpoint, name: str, every: float) -> None:
         self._endpoint, self._name, self._every = endpoint, name, every
         self._next, self._at = 0.0, 0
+        self._brings = every > 0
 
     def begin(self, now: float, lsn: int) -> None:
         """Begin, at this place of the log."""
@@ -57,27 +55,27 @@ class Heartbeat:
         if not self._every or now < self._next or lsn < self._at + GROWN:
             return
         self._next, self._at = now + self._every, lsn
-        with suppress(SourceUnavailable), self._refusable(), open_session(self._endpoint) as connection:
-            self._write(connection, _WRITE, [self._name])
+        try:
+            with open_session(self._endpoint) as connection:
+                self._write(connection, _WRITE, [self._name])
+        except SourceUnavailable:
+            return
+        except SourceError as refused:
+            self._every = 0.0
+            log.get().warning("heartbeat_refused", why=refused.message)
 
     def bring(self, connection: Connection, lsn: int) -> None:
         """Have the server write down the last of its log where that is more than it could send, and all else was read: up to
-        `lsn`. A message of a session that commits does."""
-        if self._every:
-            with self._refusable():
+        `lsn`. A message of a session that commits does. Where it is refused, that comes in the server's own time."""
+        if self._brings:
+            try:
                 self._write(connection, _BRING, [self._name, lsn_text(lsn)])
+            except SourceUnavailable:
+                raise
+            except SourceError as refused:  # the heartbeats go on
+                self._brings = False
+                log.get().warning("log_not_written_down", why=refused.message)
 
     def _write(self, connection: Connection, statement: str, values: list[str]) -> None:
         with translated("write a heartbeat into the log"):
             connection.execute(statement.encode(), values)
-
-    @contextmanager
-    def _refusable(self) -> Iterator[None]:
-        """Report the first refusal, and write no more."""
-        try:
-            yield
-        except SourceUnavailable:
-            raise
-        except SourceError as refused:
-            self._every = 0.0
-            log.get().warning("heartbeat_refused", why=refused.message)
