@@ -109,23 +109,25 @@ class KafkaSession:
         """Return where a topic ends, by its leader: all that was confirmed before stands before it. A broker that was killed
         and is back is found by another client, whose view of the cluster is not that of before."""
         began = time.monotonic()
-        until = began + ANSWER_S
         with self.asking():
             while True:
                 try:
                     return self._told_end(TopicPartition(topic, 0), min(TRY_S, ANSWER_S))
                 except KafkaException as error:
-                    told_error = of(error)
-                    code = told_error.code()
-                    if code in (*ABSENT, KafkaError._NOENT):  # a broker may not know yet what another one does
-                        until = min(until, began + UNKNOWN_S)
-                    elif code in AWAY:
-                        self._admin = None
-                    elif not told_error.retriable():
-                        raise
-                    if time.monotonic() > until:
-                        raise self._why(told_error) from None
+                    self._refuse(of(error), time.monotonic() - began)
+                self._admin = None
                 time.sleep(ROUND_S)
+
+    def _refuse(self, error: Any, waited: float) -> None:
+        """Raise our error where another try says nothing else. Where a broker was killed the client takes topics for absent
+        that are there; a topic that is gone is so by another question, too."""
+        is_absent = error.code() in (*ABSENT, KafkaError._NOENT)
+        if is_absent and waited > UNKNOWN_S and not self._is_there():
+            raise told(self._failures, error)
+        if not is_absent and error.code() not in AWAY and not error.retriable():
+            raise told(self._failures, error)
+        if waited > ANSWER_S:
+            raise self._why(KafkaError(KafkaError._TIMED_OUT) if is_absent else error)
 
     def _told_end(self, place: TopicPartition, limit: float) -> int:
         asked = self._administrator().list_offsets(
@@ -201,13 +203,18 @@ class KafkaSession:
         if message is not None and (error := message.error()) is not None:
             if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 raise Gone
-            if error.code() != KafkaError._PARTITION_EOF and error.code() not in AWAY:
+            is_passing = error.code() in AWAY or (error.code() in ABSENT and self._is_there())
+            if error.code() != KafkaError._PARTITION_EOF and not is_passing:
                 raise KafkaException(error)
-            if error.code() in AWAY:
+            if is_passing:
                 message = None
         if message is None and time.monotonic() > until:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return message
+
+    def _is_there(self) -> bool:
+        """Return whether the topics are there, of which a client says that they are absent."""
+        return self.topics.found(self._administrator()) is not None
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

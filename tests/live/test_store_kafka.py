@@ -181,6 +181,19 @@ def test_pieces_that_are_gone_are_named(kafka: Server, name: str, store: KafkaSt
         assert later.read("other") == b"22"
 
 
+def test_topics_that_are_removed_meanwhile_are_told_once_and_then_missed(
+    kafka: Server, name: str, store: KafkaStore
+) -> None:
+    store.create("pieces/1", b"1")
+    client = AdminClient({"bootstrap.servers": f"{kafka.host}:{kafka.port}"})
+    for gone in client.delete_topics([f"{name}.names", f"{name}.objects"]).values():
+        gone.result()
+    assert "a topic is not there any more" in refused(ConfigError, lambda: store.read("pieces/1"))
+    assert names_of(store) == []
+    store.create("pieces/1", b"2")
+    assert store.read("pieces/1") == b"2" and names_of(store) == ["pieces/1"]
+
+
 def test_who_has_not_read_for_long_begins_at_the_beginning(
     kafka: Server, name: str, store: KafkaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
