@@ -34,6 +34,14 @@ TRY_S = 3.0  # of these, for one try to find out where a topic ends
 UNKNOWN_S = 2.0  # that one broker may not know of a topic that another one has told of
 SURE_S = 0.5  # between two questions whether topics are there
 _SOON = {"reconnect.backoff.max.ms": 1000}  # a broker that is back is asked again soon
+PASSING = (  # while another broker becomes the leader, or may not say yet what can be read
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NETWORK_EXCEPTION,
+)
 _READING = {
     "group.id": "anabranch",  # which the client asks for; nothing is committed under it, and nobody joins it
     "isolation.level": "read_uncommitted",  # there are no transactions; what is confirmed is there
@@ -124,7 +132,7 @@ class KafkaSession:
         is_absent = error.code() in (*ABSENT, KafkaError._NOENT)
         if is_absent and waited > UNKNOWN_S and not self._is_there():
             raise told(self._failures, error)
-        if not is_absent and error.code() not in AWAY and not error.retriable():
+        if not is_absent and error.code() not in (*AWAY, *PASSING):
             raise told(self._failures, error)
         if waited > ANSWER_S:
             raise self._why(KafkaError(KafkaError._TIMED_OUT) if is_absent else error)
