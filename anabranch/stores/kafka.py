@@ -25,7 +25,9 @@ from anabranch.stores.names import checked
 READ_ANEW_S = (
     3600.0  # a broker forgets that something was removed: who has not read for so long begins at the beginning
 )
-LATE_S = 3600.0  # an upload that took longer is given up, long before somebody may take it for one that was cut in half
+LATE_MS = (
+    3_600_000  # an upload that took longer is given up, long before somebody may take it for one that was cut in half
+)
 TIDIED = 100  # leftovers that one session removes
 TRIES = 5
 _RESTORE = "restore the topics from a backup, or begin anew under another NAME"
@@ -172,7 +174,7 @@ class KafkaStore:
 
     def _put(self, name: str, content: bytes, *, replaces: bool) -> Standing:
         """Write an object, and return its record when that was read back, with the index as it is behind it."""
-        session, began = self._session, time.time()
+        session = self._session
         session.make()
         id, size = uuid4().hex, session.piece
         parts = [content[at : at + size] for at in range(0, len(content), size)]
@@ -180,12 +182,13 @@ class KafkaStore:
         loose = Loose(id, len(parts))
         pieces = [Message(objects, _piece_key(id, number), part) for number, part in enumerate(parts)]
         at = tuple(session.write(Message(names, loose.key, loose.value), *pieces)[1:])
-        if time.time() - began > LATE_S:
-            raise self._failures.away(f"{name}: its upload took too long")
         mine = Standing(name, id, len(content), hashlib.sha256(content).hexdigest(), size, at, replaces)
         self._index.wait_for(id)
         place, _ = session.write(Message(names, mine.key, mine.value), Message(names, loose.key, None))
         self._read_to(max(self._at, place + 1))
+        if self._index.took is None or self._index.took > LATE_MS:
+            self._remove([mine])
+            raise self._failures.away(f"{name}: its upload took too long")
         return mine
 
     def _remove(self, standing: Sequence[Standing]) -> None:

@@ -67,10 +67,13 @@ class Index:
         self.loose: dict[str, Loose] = {}
         self.awaited = awaited
         self.before: tuple[Standing, ...] = ()  # what stood for the name when the awaited record came
+        self.took: int | None = (
+            None  # ms from the note of its pieces to it, by the brokers' clocks; None: none was left
+        )
 
     def wait_for(self, id: str) -> None:
         """Note what stands before the record of this id, when it comes."""
-        self.awaited, self.before = id, ()
+        self.awaited, self.before, self.took = id, (), None
 
     def take(self, key: bytes, value: bytes | None, written: int) -> None:
         """Take the next record of the log."""
@@ -86,7 +89,8 @@ class Index:
         left = tuple(one for one in self._standing.get(name, ()) if one.id != id)
         if told is not None:
             if id == self.awaited:
-                self.before = left
+                self.before, noted = left, self.loose.get(id)
+                self.took = written - noted.written if noted else None
             offsets = tuple(int(one) for one in told["at"])
             size, piece, replaces = int(told["size"]), int(told["piece"]), bool(told["replaces"])
             left = (*left, Standing(name, id, size, str(told["digest"]), piece, offsets, replaces, written))

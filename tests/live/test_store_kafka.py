@@ -75,6 +75,21 @@ def pieces_in(kafka: Server, name: str) -> int:
 # --- what stands in the topics ----------------------------------------------------------------------------------------
 
 
+def test_an_upload_that_took_too_long_is_given_up(
+    kafka: Server, name: str, store: KafkaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then somebody may have removed its pieces, as of one that was cut in half."""
+    store.create("state", b"old")
+    with monkeypatch.context() as patched:
+        patched.setattr(kafka_store, "LATE_MS", -1)
+        refused(TargetUnavailable, lambda: store.create("pieces/1", b"1"))
+        refused(TargetUnavailable, lambda: store.replace("state", b"new"))
+    assert names_of(store) == ["state"] and store.read("state") == b"old"
+    assert pieces_in(kafka, name) == 1 and len(left_in(kafka, f"{name}.names")) == 1
+    store.create("pieces/1", b"1")
+    assert store.read("pieces/1") == b"1"
+
+
 def test_only_what_is_there_stands_in_the_topics(kafka: Server, name: str, store: KafkaStore) -> None:
     """Whatever was replaced, deleted or refused has left nothing that compaction would keep."""
     store.create("pieces/1", b"1" * (2 * MB))

@@ -141,6 +141,8 @@ class Silent:
     def consume(self, count: int, seconds: float) -> list[Any]:
         return []
 
+    def unassign(self) -> None: ...
+
 
 @pytest.mark.parametrize(("committed", "why"), [(6, "cannot be read up to offset 10"), (10, "no broker has given")])
 def test_a_partition_of_which_nothing_comes_says_why(monkeypatch: pytest.MonkeyPatch, committed: int, why: str) -> None:
