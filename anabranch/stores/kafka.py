@@ -19,7 +19,7 @@ from anabranch.stores.contract import Found, Guarantees, ObjectExists, ObjectMis
 from anabranch.stores.failures import Failures
 from anabranch.stores.folders import ABANDONED_S
 from anabranch.stores.kafka_index import Index, Loose, Standing
-from anabranch.stores.kafka_session import Gone, KafkaSession, Message
+from anabranch.stores.kafka_session import RESTORE, Gone, KafkaSession, Message
 from anabranch.stores.names import checked
 
 READ_ANEW_S = (
@@ -28,9 +28,9 @@ READ_ANEW_S = (
 LATE_MS = (
     3_600_000  # an upload that took longer is given up, long before somebody may take it for one that was cut in half
 )
-TIDIED = 100  # leftovers that one session removes
+TIDY_S, TIDIED = 3600.0, 100  # how often leftovers are removed, and how many at once
 TRIES = 5
-_RESTORE = "restore the topics from a backup, or begin anew under another NAME"
+TOGETHER = 2  # pieces that have to arrive in the time for one answer: a line may be slow
 
 
 def open_kafka(url: StoreUrl, end: Side) -> KafkaStore:
@@ -53,7 +53,7 @@ class KafkaStore:
         self._failures, self._session = failures, session
         self._index, self._at, self._read_at = Index(), 0, 0.0
         self._newest = 0  # ms: when the last record was written
-        self._is_tidy = False
+        self._tidy_at = 0.0
 
     def path(self, name: str = "") -> str:
         return f"{self._failures.place}/{name}"
@@ -63,7 +63,7 @@ class KafkaStore:
         self._tidy()
         if self._object(name):
             raise ObjectExists(name)
-        mine = self._put(name, content, replaces=False)
+        mine = self._put(name, content, self._at, replaces=False)
         if self._index.before:
             self._remove([mine])
             raise ObjectExists(name)
@@ -72,7 +72,7 @@ class KafkaStore:
         checked(name)
         self._tidy()
         self._refresh()
-        self._put(name, content, replaces=True)
+        self._put(name, content, self._at, replaces=True)
         self._remove(self._index.before)
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -104,8 +104,11 @@ class KafkaStore:
 
     def delete(self, name: str) -> None:
         checked(name)
-        self._refresh()
-        self._remove(self._index.all_of(name))
+        for _ in range(TRIES):  # who has lost a name just now may not have removed its record yet
+            self._refresh()
+            if not (left := self._index.all_of(name)):
+                return
+            self._remove(left)
 
     def close(self) -> None:
         self._session.close()
@@ -125,7 +128,7 @@ class KafkaStore:
             self._index, self._at = Index(), 0
 
     def _read_to(self, end: int) -> None:
-        now = time.monotonic()
+        now = _awake()
         if end < self._at:
             log.get().warning("names_are_fewer", store=self._failures.place, read=self._at, end=end)
         is_anew = not self._at or end < self._at or now - self._read_at > READ_ANEW_S
@@ -168,12 +171,13 @@ class KafkaStore:
         return content[offset - begin : end - begin]
 
     def _damaged(self, name: str) -> ConfigError:
-        return self._failures.wrong(f"{name}: its pieces are not in topic {self._session.topics.objects}", _RESTORE)
+        return self._failures.wrong(f"{name}: its pieces are not in topic {self._session.topics.objects}", RESTORE)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _put(self, name: str, content: bytes, *, replaces: bool) -> Standing:
-        """Write an object, and return its record when that was read back, with the index as it is behind it."""
+    def _put(self, name: str, content: bytes, seen: int, *, replaces: bool) -> Standing:
+        """Write an object, and return its record when that was read back, with the index as it is behind it. The note of its
+        pieces is confirmed before the first of them, so that none is there that no writer would find."""
         session = self._session
         session.make()
         id, size = uuid4().hex, session.piece
@@ -181,8 +185,10 @@ class KafkaStore:
         names, objects = session.topics.names, session.topics.objects
         loose = Loose(id, len(parts))
         pieces = [Message(objects, _piece_key(id, number), part) for number, part in enumerate(parts)]
-        at = tuple(session.write(Message(names, loose.key, loose.value), *pieces)[1:])
-        mine = Standing(name, id, len(content), hashlib.sha256(content).hexdigest(), size, at, replaces)
+        session.write(Message(names, loose.key, loose.value))
+        groups = (pieces[first : first + TOGETHER] for first in range(0, len(pieces), TOGETHER))
+        at = tuple(offset for group in groups for offset in session.write(*group))
+        mine = Standing(name, id, len(content), hashlib.sha256(content).hexdigest(), size, at, replaces, seen)
         self._index.wait_for(id)
         place, _ = session.write(Message(names, mine.key, mine.value), Message(names, loose.key, None))
         self._read_to(max(self._at, place + 1))
@@ -209,16 +215,21 @@ class KafkaStore:
         self._session.write(*(Message(names, one.key, None) for one in left))
 
     def _tidy(self) -> None:
-        """Remove what was cut in half long ago, by the time of what was written last; once, with the first write."""
-        if self._is_tidy:
+        """Remove what was cut in half long ago, by the time of what was written last; with the first write, and each hour."""
+        if _awake() < self._tidy_at:
             return
-        self._is_tidy = True
         self._refresh()
         before = self._newest - ABANDONED_S * 1000
         self._remove([one for one in self._index.beaten() if one.written < before][:TIDIED])
         old = [one for one in self._index.loose.values() if one.written < before][:TIDIED]
         whole = self._index.ids() if old else set()
         self._remove_pieces([Loose(one.id, 0 if one.id in whole else one.pieces) for one in old])
+        self._tidy_at = _awake() + TIDY_S
+
+
+def _awake() -> float:
+    """Return seconds of a clock that also goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _piece_key(id: str, number: int) -> bytes:

@@ -1,10 +1,11 @@
 """Know which objects a Kafka has, from the log of their names: a record for each object, a tombstone for each that is gone.
 
-    NAME|ID    {"size", "digest", "piece", "at", "replaces"}    an object that is whole, and where its pieces stand
-    |ID        {"pieces"}                                        pieces that belong to no object yet, or to none any more
+    NAME|ID    {"size", "digest", "piece", "at", "replaces", "seen"}    an object that is whole, and where its pieces stand
+    |ID        {"pieces"}                                                pieces of no object yet, or of none any more
 
 The log's order decides. Each record has a key of its own, so that compaction keeps all that stand, and whoever reads the log
-finds the same, compacted or not. Of those that stand for one name the last that replaces others is the object, else the first.
+finds the same, compacted or not. Of those that stand for one name the object is the one that replaces others and whose writer
+had read most of the log, else the first.
 What does not live here: writing (`kafka.py`), reading the log (`kafka_session.py`).
 """
 
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A record that stands for a name. `piece`: bytes of each piece but the last; `at`: offsets of the pieces; `written`: when,
-    in ms."""
+    """A record that stands for a name. `piece`: bytes of each piece but the last; `at`: offsets of the pieces; `seen`: where
+    the log of names ended when its writer began; `written`: when, in ms."""
 
     name: str
     id: str
@@ -28,6 +29,7 @@ class Standing:
     piece: int
     at: tuple[int, ...]
     replaces: bool
+    seen: int
     written: int = 0
 
     @property
@@ -36,7 +38,8 @@ class Standing:
 
     @property
     def value(self) -> bytes:
-        told = {"size": self.size, "digest": self.digest, "piece": self.piece, "at": self.at, "replaces": self.replaces}
+        told = {"size": self.size, "digest": self.digest, "piece": self.piece, "at": self.at}
+        told |= {"replaces": self.replaces, "seen": self.seen}
         return json.dumps(told).encode()
 
 
@@ -92,8 +95,13 @@ class Index:
                 self.before, noted = left, self.loose.get(id)
                 self.took = written - noted.written if noted else None
             offsets = tuple(int(one) for one in told["at"])
-            size, piece, replaces = int(told["size"]), int(told["piece"]), bool(told["replaces"])
-            left = (*left, Standing(name, id, size, str(told["digest"]), piece, offsets, replaces, written))
+            size, piece, replaces, seen = (
+                int(told["size"]),
+                int(told["piece"]),
+                bool(told["replaces"]),
+                int(told["seen"]),
+            )
+            left = (*left, Standing(name, id, size, str(told["digest"]), piece, offsets, replaces, seen, written))
         self._set(name, left)
 
     def all_of(self, name: str) -> tuple[Standing, ...]:
@@ -138,4 +146,7 @@ class Index:
 
 
 def _object_of(found: Sequence[Standing]) -> Standing | None:
-    return next((one for one in reversed(found) if one.replaces), found[0] if found else None)
+    """Return what is the object: of those that replace others the one whose writer had read most, since a message may arrive
+    long after its writer gave up, and another one replaced the object; of equal ones the last."""
+    replacing = [one for one in found if one.replaces]
+    return max(reversed(replacing), key=lambda one: one.seen) if replacing else found[0] if found else None

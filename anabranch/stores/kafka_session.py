@@ -30,6 +30,7 @@ ANSWER_S = 20.0  # for one answer, and for a message to be confirmed
 PIECE = 900_000  # bytes of a message, where the topic takes as many
 AHEAD = 16  # messages that are read over rather than asking anew
 ROUND_S = 0.1
+RESTORE = "restore the topics from a backup, or begin anew under another NAME"
 TRY_S = 3.0  # of these, for one try to find out where a topic ends
 UNKNOWN_S = 2.0  # that one broker may not know of a topic that another one has told of
 SURE_S = 0.5  # between two questions whether topics are there
@@ -97,6 +98,8 @@ class KafkaSession:
                 time.sleep(SURE_S)
                 self._found = self.topics.found(self._administrator())
         self._is_missed = self._found is None
+        if self._found is None and len(self.topics.lacking) == 1:
+            raise self._failures.away(f"topic {self.topics.lacking[0]} is not there, the trail's other one is", RESTORE)
         return self._found is not None
 
     def make(self) -> None:

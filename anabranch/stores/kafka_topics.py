@@ -48,29 +48,32 @@ class TopicsOf:
     def __init__(self, url: StoreUrl, failures: Failures, patience: float) -> None:
         self.names, self.objects = f"{url.path}.names", f"{url.path}.objects"
         self._url, self._failures, self._patience = url, failures, patience
+        self.lacking: list[str] = []  # topics that were not there at the last look
         self._replication = self._number("replication")
         self._in_sync = self._number("min_insync_replicas")
 
     def found(self, client: AdminClient) -> Topics | None:
         """Return the topics, None where one of them is not there. Raises ConfigError for such as would lose a trail."""
-        try:
-            limits = self._limits(client)
-        except KafkaException as error:
-            if of(error).code() not in ABSENT:
-                raise
+        limits = self._limits(client)
+        self.lacking = [name for name in (self.names, self.objects) if name not in limits]
+        if self.lacking:
             return None
         piece, names = limits[self.objects], limits[self.names]
         return Topics(piece, min(piece, names))
 
     def _limits(self, client: AdminClient) -> dict[str, int]:
-        """Return the bytes that a message of each topic may have. Raises KafkaException for one that is not there, or that one
-        of the brokers does not know yet; ConfigError for one that forgets."""
+        """Return the bytes that a message of each topic may have, but of one that is not there, or that one of the brokers does
+        not know yet. Raises KafkaException; ConfigError for one that forgets."""
         wanted, limits = TopicCollection([self.names, self.objects]), dict[str, int]()
         for name, one in client.describe_topics(wanted, request_timeout=self._patience).items():
-            told: Any = one.result()
-            if len(told.partitions) != 1:
-                raise self._unfit(name, f"it has {len(told.partitions)} partitions, where the order of one decides")
-            limits[name] = self._limit(client, name)
+            try:
+                told: Any = one.result()
+                if len(told.partitions) != 1:
+                    raise self._unfit(name, f"it has {len(told.partitions)} partitions, where the order of one decides")
+                limits[name] = self._limit(client, name)
+            except KafkaException as error:
+                if of(error).code() not in ABSENT:
+                    raise
         return limits
 
     def make(self, client: AdminClient) -> Topics:
@@ -138,6 +141,8 @@ class TopicsOf:
             raise self._unfit(
                 name, f"it has delete.retention.ms = {settings['delete.retention.ms']}, at least {FORGETS_MS}"
             )
+        if settings.get("unclean.leader.election.enable") == "true":
+            raise self._unfit(name, "it has unclean.leader.election.enable = true, which loses what was confirmed")
         largest = int(settings["max.message.bytes"])
         if largest < 65536:
             raise self._unfit(name, f"it has max.message.bytes = {largest}, at least 65536")

@@ -13,7 +13,7 @@ NAMES = ("a", "b/1", "b/2", "b|c")
 
 
 def of_id(name: str, id: str, *, replaces: bool = False) -> Standing:
-    return Standing(name, id, 3, "digest", 900, (int(id),), replaces)
+    return Standing(name, id, 3, "digest", 900, (int(id),), replaces, int(id))
 
 
 def read(log: list[Record]) -> Index:
@@ -83,6 +83,12 @@ def test_the_first_that_creates_has_it_and_the_last_that_replaces() -> None:
     log += [(one.key, one.value) for one in (of_id("a", "3", replaces=True), of_id("a", "4", replaces=True))]
     log += [(of_id("a", "5").key, of_id("a", "5").value)]
     assert stands(read(log)) == [("a", "4")]
+
+
+def test_a_record_that_comes_long_after_its_writer_gave_up_does_not_bring_back_what_was_replaced() -> None:
+    log = [(one.key, one.value) for one in (of_id("a", id, replaces=True) for id in ("1", "3", "2"))]
+    assert stands(read(log)) == [("a", "3")]
+    assert [one.id for one in read(log).all_of("a")] == ["1", "2", "3"]
 
 
 def test_what_stood_when_a_record_came_is_told() -> None:
