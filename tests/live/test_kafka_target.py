@@ -73,7 +73,9 @@ def test_a_reader_gets_every_transaction_once_and_whole_while_the_job_dies(here:
         failpoints.arm({})
     here.load()
     reader, met, sizes = Reader(kafka, [f"{made.name}.item"]), [], []
-    for number in range(8):
+    for number in range(100):
+        if number >= 8 and set(met) == set(PLACES):  # a stream may end before it comes to its place
+            break
         for _ in range(3):
             statements = _transaction(draw, rows)
             sizes.append(len(statements))
