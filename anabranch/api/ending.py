@@ -42,7 +42,7 @@ class Server(uvicorn.Server):
         """Return when the server is to end."""
         self._loop, self._wakes = asyncio.get_running_loop(), asyncio.Event()
         while not await self.on_tick(0):  # of uvicorn's ticks every tenth sets the date, as number 0 does
-            with suppress(TimeoutError):
+            with suppress(TimeoutError):  # a second is over, and nobody has asked
                 await asyncio.wait_for(self._wakes.wait(), TICK_S)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -67,6 +67,6 @@ def enter(told: dict[str, Any], logger: Any, seconds: float) -> None:
 def knowing(client: AdminClient) -> AdminClient:
     """Return a new client once it knows the brokers: as it learns of them its line to the address that it was given ends, and a
     look for leaders that went over it is sent again three seconds later. Where no broker answers its next call says so."""
-    with suppress(KafkaException, TimeoutError):
+    with suppress(KafkaException, TimeoutError):  # no broker answers: the next call says so
         client.describe_cluster(request_timeout=MEETS_S).result(2 * MEETS_S)
     return client

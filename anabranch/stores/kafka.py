@@ -146,8 +146,8 @@ class KafkaStore:
             )
             self._at = 0
             raise ConfigError(f"{self._failures.place}: {what}", hint="nobody else may write to it") from None
-        except BaseException:
-            self._at = 0  # a client that failed has read more than it has told
+        except BaseException:  # also one of a signal: what was read is not all in the index, so it is read anew
+            self._at = 0
             raise
         self._read_at = now
 

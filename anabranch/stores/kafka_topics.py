@@ -103,7 +103,7 @@ class TopicsOf:
 
     def out_of_sync(self, client: AdminClient) -> str:
         """Return why the topics take no messages for now, "" where nothing is known that would be a reason."""
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # then the error that is asked about stands as it is
             asked = client.describe_topics(TopicCollection([self.names, self.objects]), request_timeout=ASKED_S)
             for name, one in asked.items():
                 told: Any = one.result()

@@ -32,6 +32,7 @@ from anabranch.testing.processes import give_away
 from rigs.certificates import Authority
 from rigs.disk import fill, small_disk
 from rigs.ftp_server import EVERYTHING, PASSWORD, READING, FtpServer, ftp_server
+from rigs.object_stores import names_of
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +52,6 @@ def drop(tmp_path: Path) -> Path:
 
 def opened_at(url: str, end: Side = Side.TARGET) -> ObjectStore:
     return open_store(parse_store_url(url, {}), end)
-
-
-def names_of(store: ObjectStore) -> list[str]:
-    return [found.name for found in store.names()]
 
 
 def refused(kind: type[AnabranchError], work: Callable[[], object]) -> str:

@@ -16,6 +16,7 @@ from anabranch.stores.folders import UPLOADS
 from anabranch.stores.opening import open_store
 from anabranch.testing.faults import Proxy
 from anabranch.testing.hdfs import HdfsServer, start_hdfs
+from rigs.object_stores import names_of
 
 NUMBERS = count(1)
 
@@ -35,10 +36,6 @@ def drop(server: HdfsServer) -> str:
 
 def opened_at(url: str, end: Side = Side.TARGET) -> ObjectStore:
     return open_store(parse_store_url(url, {}), end)
-
-
-def names_of(store: ObjectStore) -> list[str]:
-    return [found.name for found in store.names()]
 
 
 def refused(kind: type[AnabranchError], work: Callable[[], object]) -> str:

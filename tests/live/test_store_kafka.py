@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch.config.store_urls import parse_store_url
-from anabranch.errors import AnabranchError, ConfigError, Side, SourceUnavailable, TargetUnavailable
+from anabranch.errors import ConfigError, Side, SourceUnavailable, TargetUnavailable
 from anabranch.stores import kafka as kafka_store
 from anabranch.stores import kafka_session
 from anabranch.stores.contract import ObjectExists, ObjectMissing
@@ -26,6 +26,7 @@ from anabranch.testing.in_time import until
 from anabranch.testing.kafka import start_kafka
 from anabranch.testing.servers import Server
 from rigs.kafka_trail import cut_in_half, kafka_url, left_in
+from rigs.object_stores import names_of, refused
 
 MB = 1 << 20
 
@@ -55,17 +56,6 @@ def line(kafka: Server) -> Iterator[Proxy]:
         said, heard = (host + port.to_bytes(4, "big") for port in (kafka.port, made.port))
         made.change(re.escape(said), heard.replace(b"\\", b"\\\\"))
         yield made
-
-
-def names_of(store: KafkaStore) -> list[str]:
-    return [found.name for found in store.names()]
-
-
-def refused(kind: type[AnabranchError], work: Callable[[], object]) -> str:
-    with pytest.raises(kind) as error:
-        work()
-    assert error.value.hint and error.value.__cause__ is None
-    return str(error.value)
 
 
 def pieces_in(kafka: Server, name: str) -> int:
@@ -226,7 +216,7 @@ def test_who_has_not_read_for_long_begins_at_the_beginning(
 
 
 def test_who_has_read_all_asks_no_broker_for_more(kafka: Server, name: str, line: Proxy) -> None:
-    """What comes next is read from its place; while nothing comes only names are waited for, twice a second."""
+    """Reading goes on from where it was; at the end only names are asked for, twice a second: a store at rest costs little."""
     with closing(opened_at(kafka_url(kafka, name, line.port))) as store:
         for number in range(3):
             store.create(f"pieces/{number}", b"1")

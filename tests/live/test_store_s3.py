@@ -16,6 +16,7 @@ from anabranch.stores.contract import ObjectExists, ObjectMissing, ObjectStore
 from anabranch.stores.opening import open_store
 from anabranch.testing.faults import Proxy
 from rigs.certificates import Authority
+from rigs.object_stores import names_of
 from rigs.s3_server import KEYS, Fault, Line, S3Server, line_to, s3_server
 
 MB = 1 << 20
@@ -51,10 +52,6 @@ def store(server: S3Server, bucket: str, line: Line) -> Iterator[ObjectStore]:
 
 def opened_at(url: str, end: Side = Side.TARGET) -> ObjectStore:
     return open_store(parse_store_url(url, {}), end)
-
-
-def names_of(store: ObjectStore) -> list[str]:
-    return [found.name for found in store.names()]
 
 
 def refused(kind: type[AnabranchError], work: Callable[[], object]) -> str:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from anabranch.testing.in_time import until
 from anabranch.testing.openssh import SftpServer, start_sftp
 from anabranch.testing.processes import give_away
 from rigs.disk import fill, small_disk
+from rigs.object_stores import names_of, refused
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +47,6 @@ def drop(tmp_path: Path) -> Path:
 
 def opened_at(url: str, end: Side = Side.TARGET) -> ObjectStore:
     return open_store(parse_store_url(url, {}), end)
-
-
-def names_of(store: ObjectStore) -> list[str]:
-    return [found.name for found in store.names()]
-
-
-def refused(kind: type[AnabranchError], work: Callable[[], object]) -> str:
-    with pytest.raises(kind) as error:
-        work()
-    assert error.value.hint and error.value.__cause__ is None
-    return str(error.value)
 
 
 def test_files_are_where_people_look_for_them(server: SftpServer, drop: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is prepared for a Kafka: made once for each Java, and a storage of its own for each broker."""
+"""Prepare a Kafka: one archive of classes for each Java, and a storage of its own for each broker."""
 
 from __future__ import annotations
 

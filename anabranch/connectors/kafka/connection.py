@@ -57,7 +57,7 @@ def plain(endpoint: Endpoint, topic: str) -> Producer:
 def _with_a_line(producer: Producer, topic: str) -> Producer:
     """Return a new producer once it has a line to a broker, if there is one: without any it looks for who numbers its messages
     half a second later. The first answer may come over a line that then ends, as with an administrator's."""
-    with suppress(KafkaException):
+    with suppress(KafkaException):  # no broker answers: the next call says so
         for _ in range(2):
             producer.list_topics(topic, timeout=MEETS_S)
     return producer

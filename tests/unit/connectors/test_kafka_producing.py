@@ -1,4 +1,4 @@
-"""What is behind an error of a transaction: its messages, where they were not delivered and it says no more than that."""
+"""Name the cause of an error of a transaction: where it only says that messages were not delivered, the messages say why."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def noted_elsewhere(endpoint: Endpoint, job: str, names: Iterable[str]) -> dict[
 
 
 class _States:
-    """What the states of several jobs note of topics that are wanted."""
+    """Read the states of several jobs, and keep which of the wanted topics each one notes."""
 
     def __init__(self, wanted: set[str]) -> None:
         self.noted: dict[str, set[str]] = {}  # by the topic of the state
@@ -94,7 +94,7 @@ class _States:
     def _forget_removed(self, client: AdminClient, places: Iterable[Place], left: dict[Place, int]) -> None:
         """Forget states that were removed meanwhile: their leaders say so, and the list of topics. Brokers that are away for a
         moment say nothing."""
-        with suppress(KafkaException, TargetUnavailable):
+        with suppress(KafkaException, TargetUnavailable):  # the next look tells, until the time is over
             for place in set(places) - set(ends_at(client, places, True, ASKED_S)):
                 self._forget(place, left)
 
