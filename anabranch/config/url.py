@@ -52,7 +52,9 @@ class _Parser:
         usual = list(public(self.role))
         expected = "one of " * (len(usual) > 1) + ", ".join(f"{one.name}://" for one in usual)
         found = registry().get(name)
-        if found is None:
+        if found is None and name.startswith("trail+"):  # an end of a hop, and of no job
+            self.fail(f"{name}:// cannot be an end of a job", "the trail+file:// to which a pump brings such a trail")
+        elif found is None:
             self.fail(f"unknown URL scheme {name!r}", expected, _nearest_scheme(name, usual))
         elif not self.has_role(found):
             self.fail(f"{name}:// cannot be a {self.role}", expected)

@@ -178,6 +178,13 @@ CASES: dict[str, tuple[str, list[str]]] = {
         source("mysql+pymysql://u:${PW}@h/d"),
         [f"line 3, [source] url: unknown URL scheme 'mysql+pymysql'; expected {SOURCES}; did you mean mysql://?"],
     ),
+    "a store of a trail": (
+        source("trail+kafka://u:${PW}@h:9092/shop"),
+        [
+            "line 3, [source] url: trail+kafka:// cannot be an end of a job; "
+            "expected the trail+file:// to which a pump brings such a trail"
+        ],
+    ),
     "no URL at all": (
         source("127.0.0.1:3306"),
         [f"line 3, [source] url: not a URL; expected {URL}"],
