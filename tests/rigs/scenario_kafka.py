@@ -119,6 +119,18 @@ def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation
     """Return the offset at which each partition ends, or up to which it is committed, once nothing is between two states."""
     begun = time.monotonic()
     while True:
+        committed, written = _both_ends(administrator, parts, begun + PATIENCE)
+        if isolation == "read_uncommitted":
+            return written
+        if committed == written or time.monotonic() > begun + OPEN:
+            return committed
+
+
+def _both_ends(
+    administrator: AdminClient, parts: Sequence[TopicPartition], late: float
+) -> tuple[dict[Place, int], dict[Place, int]]:
+    """Return up to which offset each partition is committed now, and at which it ends."""
+    while True:
         try:
             committed, written = (
                 {(p.topic, p.partition): told.result().offset for p, told in asked.items()}
@@ -127,13 +139,21 @@ def _ends(administrator: AdminClient, parts: Sequence[TopicPartition], isolation
                     for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
                 )
             )
+            return committed, written
         except KafkaException as error:  # a broker that has just started does not know yet that it leads
-            in_time(begun + PATIENCE, f"the ends of {parts} could not be asked for: {error}")
-            continue
-        if isolation == "read_uncommitted":
-            return written
-        if committed == written or time.monotonic() > begun + OPEN:
-            return committed
+            in_time(late, f"the ends of {parts} could not be asked for: {error}")
+
+
+def is_open(kafka: Server, read: Read) -> bool:
+    """Whether the transaction of a message is open in its partition: it is there, and nobody has committed or aborted it."""
+    administrator, place = administrator_of(kafka), TopicPartition(read.topic, read.partition)
+
+    def ends() -> tuple[int, int]:
+        committed, written = _both_ends(administrator, [place], time.monotonic() + PATIENCE)
+        return committed[read.topic, read.partition], written[read.topic, read.partition]
+
+    until(lambda: ends()[1] > read.offset, "the broker that has started has the partition whole")
+    return ends()[0] <= read.offset
 
 
 def _messages(kafka: Server, places: Mapping[Place, int], ends: Mapping[Place, int], isolation: str) -> list[Message]:
