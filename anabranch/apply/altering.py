@@ -10,7 +10,6 @@ What does not live here: which statements let a table go on (capture), how a tar
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -235,7 +234,7 @@ class Altering:
             raise
         except (NotFollowed, ConfigError, SchemaError, TargetError) as error:
             why = error.message if isinstance(error, AnabranchError) else str(error)
-            reason = f"{CREATED}, and not at the target: {why}; {self._remedy.format(table=table)}"
+            reason = f"{CREATED}, and not at the target: {why}; {self._remedy.format(table=table.typed)}"
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=reason)
             return Parked(table, sequence, reason, barrier.statement, rule)
         reach("apply.created")
@@ -344,7 +343,7 @@ class Altering:
         self, sequence: int, barrier: Barrier, states: Mapping[TableId, TableState], why: str
     ) -> list[TableState]:
         """Park tables that resume in front of the change: the trail is held for them no more."""
-        reason = f"{_refused(barrier, why)}; {self._remedy.format(table=barrier.table)} (at {sequence})"
+        reason = f"{_refused(barrier, why)}; {self._remedy.format(table=barrier.table.typed)} (at {sequence})"
         keeps = self._keeps_rows
         parked = {
             t: park(give_up_place(s), reason, stood=s.facts.resumes if keeps else None) for t, s in states.items()
@@ -417,7 +416,7 @@ class Altering:
             named = with_linked(table, schemas_of(self.progress), self.progress.settings.logs_cascades)
             remedies = [self._remedy.format(table=named)]
             if stood is not None:  # this command takes one table, and those parked with it go on with it
-                remedies.append(OF_ROWS.format(table=shlex.quote(str(table))))
+                remedies.append(OF_ROWS.format(table=table.typed))
             found.append(Parked(table, sequence, "; ".join([why, *remedies]), statement, rule, stood))
             log.get(job=self.progress.job, table=str(table)).warning("table_parked", reason=found[-1].reason)
         return found
@@ -570,7 +569,7 @@ def told(decided: Sequence[str]) -> str:
 
 def left_behind(table: TableId, remedy: str = REMEDY) -> str:
     """Return the reason of a table that is followed by a definition which the source has left behind."""
-    return f"{ALTERED}, and the target's were not; {remedy.format(table=table)}"
+    return f"{ALTERED}, and the target's were not; {remedy.format(table=table.typed)}"
 
 
 def _why(refusal: Conflict | TargetError) -> str:
@@ -579,4 +578,4 @@ def _why(refusal: Conflict | TargetError) -> str:
 
 def left_out(table: TableId, remedy: str = REMEDY) -> str:
     """Return the reason of a table that the source made before the place where this target is, and that is not here."""
-    return f"{CREATED}, and not at the target; {remedy.format(table=table)}"
+    return f"{CREATED}, and not at the target; {remedy.format(table=table.typed)}"

@@ -299,10 +299,12 @@ def multiset(images: Images, table: TargetTable) -> TableNet:
     if not images.is_full:
         rows = _completed(images, table)
     delta = pa.array(np.where(images.is_removal, -1, 1).astype(np.int64))
-    names = list(table.columns)
-    grouped = rows.append_column("_delta", delta).group_by(names).aggregate([("_delta", "sum")])
-    grouped = grouped.filter(pc.not_equal(grouped.column("_delta_sum"), 0))
-    net = grouped.select([*names, "_delta_sum"]).rename_columns([*names, "_delta"])
+    places = [
+        str(place) for place in range(rows.num_columns)
+    ]  # a column may be called `.a`, a path to Arrow, or `_delta`
+    grouped = rows.rename_columns(places).append_column("delta", delta).group_by(places).aggregate([("delta", "sum")])
+    grouped = grouped.filter(pc.not_equal(grouped.column("delta_sum"), 0))
+    net = grouped.select([*places, "delta_sum"]).rename_columns([*table.columns, "_delta"])
     return TableNet(table=table, multiset=net if net.num_rows else None)
 
 

@@ -479,7 +479,7 @@ class Dropping:
         """Park the next name of a table that is renamed, where the target has none of it."""
         rule = self._rule(barrier)
         if (to := TableId.parse(barrier.untold.moved)) not in self.progress.states:
-            remedy = ANEW if appending(self.writer) else LOAD.format(table=to)
+            remedy = ANEW if appending(self.writer) else LOAD.format(table=to.typed)
             comes = f"{barrier.table} was renamed to it at the source, and not at the target: {why}; {remedy}"
             yield Parked(to, sequence, comes, barrier.statement, rule)
 

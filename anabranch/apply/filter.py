@@ -20,7 +20,9 @@ from anabranch.rows.chunk import Op
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import Engine
 
-PREFIX = "_where_"  # columns that only the filter needs travel beside the replicated ones
+PREFIX = (
+    "\0where "  # columns that only the filter needs travel beside the replicated ones; no database has it in a name
+)
 
 
 @dataclass(frozen=True)

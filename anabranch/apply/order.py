@@ -28,8 +28,6 @@ from anabranch.rows.chunk import Op
 from anabranch.rows.keys import EnforcedKey, differences, source_keys
 from anabranch.rows.net import Cascade, CascadeAction, TableNet, TargetTable, Updates
 
-DELTA = "_delta"
-
 
 @dataclass(frozen=True)
 class KeyOrder:
@@ -139,7 +137,7 @@ def _signed(multiset: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None
     """Return the rows that come, and the rows that go."""
     if multiset is None:
         return None, None
-    delta = multiset.column(DELTA)
+    delta = multiset.column(multiset.num_columns - 1)
     return multiset.filter(pc.greater(delta, 0)), multiset.filter(pc.less(delta, 0))
 
 

@@ -24,7 +24,7 @@ from anabranch.contracts import Conflict, RowTarget, ValueRules
 from anabranch.errors import AnabranchError, SparkUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.rows.chunk import Op
+from anabranch.rows.chunk import OP, Op
 from anabranch.rows.net import StagedNet
 from anabranch.spark.engine import Engine
 from anabranch.spark.work import Failure
@@ -143,6 +143,6 @@ class Executors:
 
 def _changing(feed: Feed, rows: int) -> int:
     """Estimate how many of the feed's images are of updates and deletes, from some of its chunks."""
-    ops = [rows.batch.column("_op") for chunk in feed.some(LOOKED_AT) for rows in chunk.tables]
+    ops = [rows.batch.column(OP) for chunk in feed.some(LOOKED_AT) for rows in chunk.tables]
     others = sum(pc.sum(pc.not_equal(op, int(Op.INSERT))).as_py() or 0 for op in ops)
     return int(rows * others // max(1, sum(map(len, ops))))

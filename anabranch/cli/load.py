@@ -133,5 +133,5 @@ def _vouch_for(job: Job, table: str, place: str | None) -> None:
     if found is not None:
         click.echo(
             f"{found.table} goes on from {found.place}: apply takes what the source changes behind it to {found.target}\n"
-            f"nobody has looked at its rows: anabranch verify {job.path} --tables {found.table} compares them"
+            f"nobody has looked at its rows: anabranch verify {job.path} --tables {found.table.typed} compares them"
         )

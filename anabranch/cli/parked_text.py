@@ -54,8 +54,8 @@ def listed(tables: Sequence[ParkedTable], rows: Sequence[AsideChange]) -> Iterat
         yield from ([""] if tables else [])
         yield from _row_lines(rows[:SHOWN])
         yield from ([f"… {len(rows) - SHOWN:,} more: anabranch parked show JOB TABLE"] if len(rows) > SHOWN else [])
-        tables_with_rows = dict.fromkeys(str(one.source) for one in rows)
-        yield from (f"back by anabranch parked release JOB {table} --all" for table in tables_with_rows)
+        tables_with_rows = dict.fromkeys(one.source for one in rows)
+        yield from (f"back by anabranch parked release JOB {table.typed} --all" for table in tables_with_rows)
 
 
 def _row_lines(rows: Sequence[AsideChange]) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _table(one: ParkedTable) -> Iterator[str]:
         yield f"waiting     {one.waiting:,} row images, in {one.held_bytes:,} bytes of the trail"
     if one.resumes_after is not None:
         yield f"stands at   {one.position}"
-        yield f"look        anabranch trail show JOB --from {one.resumes_after + 1} --table {one.source} --limit 5"
+        yield f"look        anabranch trail show JOB --from {one.resumes_after + 1} --table {one.source.typed} --limit 5"
     yield f"back by     {one.back_by or '-'}"
 
 

@@ -6,6 +6,7 @@ What does not live here: gathering it (`Job.status`); this shows the same value 
 from __future__ import annotations
 
 import gc
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -219,12 +220,16 @@ def _remarks(table: Mapping[str, Any]) -> list[str]:
     number = table.get("conflicts", 0)
     settled = f"{number:,} conflicts settled: anabranch conflicts ls JOB" if number else ""
     waiting = table.get("set_aside", 0)
-    aside = f"{waiting:,} row changes set aside: anabranch parked show JOB {table['source']}" if waiting else ""
+    aside = (
+        f"{waiting:,} row changes set aside: anabranch parked show JOB {shlex.quote(table['source'])}"
+        if waiting
+        else ""
+    )
     verified = _verified(table["verified"]) if table.get("verified") else ""
     begun = table.get("vouched")
     vouched = f"not loaded: from {begun['place']} on, by the word of {begun['by']} at {begun['at']}" if begun else ""
     ignored = ", ".join(table.get("left_out", ()))
-    left_out = f"without {ignored}: {RECREATE.format(table['source'])} takes them in" if ignored else ""
+    left_out = f"without {ignored}: {RECREATE.format(shlex.quote(table['source']))} takes them in" if ignored else ""
     told = filter(None, [table.get("reason"), vouched, left_out, aside, settled, verified])
     return [*told, *table.get("not_built", ())]
 

@@ -202,7 +202,7 @@ class CaughtUp:
                     table=str(table),
                     job=self.progress.job.config.name,
                     hint="let the source answer that, then start again: it goes on from where it is; or"
-                    f" anabranch load JOB --table {table} brings the rows in, whatever came",
+                    f" anabranch load JOB --table {table.typed} brings the rows in, whatever came",
                 )
         return drift
 

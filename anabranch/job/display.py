@@ -90,19 +90,18 @@ class RowsPerSecond(ProgressColumn):
         return Text(f"{speed:,.0f} rows/s" if speed else "")
 
 
+def bars_of_tables(console: Console) -> Progress:
+    """Return bars that show the names of tables as they are: `[/b]` in one is no markup."""
+    name, left = TextColumn("{task.description}", markup=False), TimeRemainingColumn(compact=True)
+    return Progress(name, BarColumn(), MofNCompleteColumn(), RowsPerSecond(), left, console=console)
+
+
 class Pane:
     """The part of the display that shows one target."""
 
     def __init__(self, lane: Lane, console: Console) -> None:
         self.lane, self.job, self.console = lane, lane.job, console
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            RowsPerSecond(),
-            TimeRemainingColumn(compact=True),
-            console=self.console,
-        )
+        self.bars = bars_of_tables(self.console)
         self._named = {"target": self.job.target} if self.job.is_one_of_several else {}
         self._lag, self._picture = Lag(self.job.trail), Picture(self.job)
         self._bars: dict[str, TaskID] = {}

@@ -42,6 +42,6 @@ def ask_for_load(job: JobView, table: TableId, why: ValueRefused, stop: Callable
         time.sleep(POLL_S)
     if answer.refusal:
         raise ValueRefused(
-            answer.refusal, table=str(table), hint=f"look at it there: anabranch load JOB --table {table}"
+            answer.refusal, table=str(table), hint=f"look at it there: anabranch load JOB --table {table.typed}"
         )
     return True

@@ -211,4 +211,4 @@ def _replaced(trail: TrailReader, loaded: TableSchema) -> str:
     latest = trail.history.latest(loaded.id)
     if latest is None or latest.version == loaded.version:
         return ""
-    return f"it was altered while it was being loaded: anabranch load JOB --table {loaded.id} --recreate brings it in"
+    return f"it was altered while it was being loaded: anabranch load JOB --table {loaded.id.typed} --recreate brings it in"

@@ -102,7 +102,7 @@ def _refuse_lost(
     for table in without_the_rest(group, states):
         why = "one that foreign keys connect it with was loaded again, or parked for another reason"
         told = f"{table} cannot go on from change {change.number}: {why}"
-        raise ConfigError(told, job=name, hint=RELOAD.format(table))
+        raise ConfigError(told, job=name, hint=RELOAD.format(table.typed))
     with TrailReader(job.trail) as trail:
         for state in group:
             table, after = state.source, state.facts.resumes or 0
@@ -118,7 +118,7 @@ def _refuse_lost(
                 why = "the trail does not reach back to its place"
             if why:
                 told = f"{table} cannot go on from change {change.number}: {why}"
-                raise ConfigError(told, job=name, hint=RELOAD.format(table))
+                raise ConfigError(told, job=name, hint=RELOAD.format(table.typed))
 
 
 def _behind(job: JobView, change: DdlChange, state: TableState) -> TableSchema:

@@ -145,7 +145,7 @@ class Joining:
                 "the trail has no rows of it from any place on: capture does not follow it",
                 table=str(now.id),
                 job=self.name,
-                hint=f"at the source's site: anabranch load JOB --table {now.id}; then here once more",
+                hint=f"at the source's site: anabranch load JOB --table {now.id.typed}; then here once more",
             )
         return found
 

@@ -124,11 +124,11 @@ def _together(state: TableState, states: Mapping[TableId, TableState], place: in
 def _why_no_place(job: JobView, table: TableId, state: TableState | None) -> tuple[str, str]:
     """Return why there is no place from which the table could go on, and what to do instead."""
     if state is None or state.schema is None:
-        return "the target has no rows of it", f"anabranch load JOB --table {table}"
+        return "the target has no rows of it", "anabranch load JOB --table {table}"
     if not state.is_parked:
         return (
             "it is being loaded, or was, and does not stream yet",
-            f"let that end: anabranch load JOB --table {table}",
+            "let that end: anabranch load JOB --table {table}",
         )
     if exists(job.trail):
         with TrailReader(job.trail) as trail:
@@ -209,4 +209,4 @@ def _go_on(job: JobView, store: TargetStore, group: Sequence[TableState], place:
 
 def _refused(job: JobView, table: TableId, why: str, hint: str) -> ConfigError:
     told = f"{table} cannot keep its rows: {why}"
-    return ConfigError(told, job=job.config.name, hint=hint.format(table=table))
+    return ConfigError(told, job=job.config.name, hint=hint.format(table=table.typed))

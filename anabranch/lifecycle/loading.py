@@ -191,7 +191,7 @@ class Loading(Copying):
         for table, state in list(states.items()):
             newer = schemas.get(table)
             if state.is_open and newer and state.schema and newer.version != state.schema.version:
-                remedy = f"anabranch load JOB --table {table} --recreate brings it in"
+                remedy = f"anabranch load JOB --table {table.typed} --recreate brings it in"
                 states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
 
     def _leave_parked_elsewhere(self, store: TargetStore, states: dict[TableId, TableState]) -> None:

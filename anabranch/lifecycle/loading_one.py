@@ -188,7 +188,7 @@ class LoadingOne(Copying):
         """Return why the trail has no rows of the table that can be used."""
         schema = definitions(self.job).get(table)
         if schema is None:
-            hint = f"at the source's site: anabranch load JOB --table {table}"
+            hint = f"at the source's site: anabranch load JOB --table {table.typed}"
             return ValueRefused("capture does not follow it", table=str(table), hint=hint)
         try:
             with closing(self.source.snapshot()) as snapshot:

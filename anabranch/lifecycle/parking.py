@@ -6,7 +6,6 @@ What does not live here: parking (apply, capture), joining (apply), loading agai
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -71,7 +70,7 @@ def _told(
         waiting = sum(rows for ref in refs for name, rows in ref.tables if name == str(state.source))
         position = str(trail.position_at(after)) if after is not None else ""
         size = sum(ref.length for ref in refs)
-    resumed_by = f"anabranch parked resume JOB {shlex.quote(str(state.source))}"
+    resumed_by = f"anabranch parked resume JOB {state.source.typed}"
     back_by = resumed_by if after is not None else _loaded_by(job, state, states, trail)
     return ParkedTable(state.source, state.target, state.reason, after, position, waiting, size, back_by)
 

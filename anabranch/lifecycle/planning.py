@@ -275,7 +275,7 @@ def _older(
         if names := [name for name in texts if _has_json(there, name)]:
             yield (
                 f"{table}: {', '.join(names)} stay text, because the table was loaded by an earlier release;"
-                f" anabranch load JOB --table {table} --recreate makes JSON of them"
+                f" anabranch load JOB --table {table.typed} --recreate makes JSON of them"
             )
 
 

@@ -62,7 +62,7 @@ def _forget_verified(job: JobView, table: TableId) -> None:
 
 def _why_not(job: JobView, one: VerifyTable) -> str:
     """Say why rows of the table cannot be found by a key at both ends; "" where they can."""
-    again = WITH_KEYS.format(one.table.source)
+    again = WITH_KEYS.format(one.table.source.typed)
     if not one.table.key:
         return f"it has no key: {again}"
     if one.filter is not None:

@@ -135,7 +135,7 @@ class _Vouching:
             hint = "let that end: anabranch load JOB, or anabranch run JOB"
         elif state is not None and state.facts.set_aside:
             why = f"{state.facts.set_aside:,} of its row changes are set aside"
-            hint = f"anabranch parked release JOB {self.table}, or discard, before"
+            hint = f"anabranch parked release JOB {self.table.typed}, or discard, before"
         if why:
             raise ConfigError(f"{self.table} cannot stream from a place: {why}", job=self.name, hint=hint)
 
@@ -146,7 +146,7 @@ class _Vouching:
                 raise ConfigError(
                     f"there is no {table.target} at the target: nobody has brought the rows of {self.table}",
                     job=self.name,
-                    hint=f"restore the table first; or {LOAD.format(self.table)}",
+                    hint=f"restore the table first; or {LOAD.format(self.table.typed)}",
                 )
         self.joining.at_target.require_room(schema, keep=True)
 
@@ -210,7 +210,7 @@ class _Vouching:
             elif (since := self._since(trail, schema)) > after:
                 why = f"the trail has its rows by the definition of now behind transaction {since} only"
         if why:
-            hint = f"take a backup of the table behind that, and give its place; or {LOAD.format(self.table)}"
+            hint = f"take a backup of the table behind that, and give its place; or {LOAD.format(self.table.typed)}"
             raise ConfigError(f"{self.table} cannot stream from {told}: {why}", job=self.name, hint=hint)
         return after
 
@@ -256,7 +256,7 @@ class _Vouching:
                 raise ConfigError(
                     f"foreign keys change rows of {self.table} with rows of {parent}, which does not stream from that place",
                     job=self.name,
-                    hint=f"anabranch load JOB --table {parent} --from the same place first; or load both: anabranch load JOB",
+                    hint=f"anabranch load JOB --table {parent.typed} --from the same place first; or both: anabranch load JOB",
                 )
 
 

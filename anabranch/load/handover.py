@@ -96,7 +96,7 @@ def _handed_over(
             "the pieces of the table are of several moments",
             job=job,
             table=str(load.schema.id),
-            hint=f"load it again: anabranch load JOB --table {load.schema.id}",
+            hint=f"load it again: anabranch load JOB --table {load.schema.id.typed}",
         )
     now = loaded(state, chunks, asides)
     if asides:

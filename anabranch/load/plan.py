@@ -278,5 +278,5 @@ def _refuse_another_definition(load: LoadTable, state: TableState) -> None:
 
 
 def _changed(load: LoadTable, what: str) -> SchemaError:
-    hint = f"load it again: anabranch load JOB --table {load.schema.id} --recreate"
+    hint = f"load it again: anabranch load JOB --table {load.schema.id.typed} --recreate"
     return SchemaError(f"{what} changed while the table was being loaded", table=str(load.schema.id), hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 
@@ -21,6 +22,11 @@ class TableId:
 
     def __str__(self) -> str:
         return f"{quote(self.schema)}.{quote(self.name)}"
+
+    @property
+    def typed(self) -> str:
+        """Return it as a person types it in a command: a shell would take quotes away, and `$NAME` for a variable."""
+        return shlex.quote(str(self))
 
     @classmethod
     def parse(cls, text: str) -> TableId:

@@ -5,7 +5,6 @@ What does not live here: whether the source's log shows these changes (`LogFacts
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from anabranch.model.ids import TableId
@@ -54,7 +53,7 @@ def group_of(table: TableId, schemas: Mapping[TableId, TableSchema], away: Colle
 
 def load_command(tables: Sequence[TableId], recreate: bool = False, with_children: bool = False) -> str:
     """Return the command that loads the tables, as people enter it."""
-    named = "".join(f" --table {shlex.quote(str(table))}" for table in tables)
+    named = "".join(f" --table {table.typed}" for table in tables)
     return f"anabranch load JOB{named}{' --recreate' * recreate}{' --with-children' * with_children}"
 
 
@@ -73,4 +72,4 @@ def linked(table: TableId, schemas: Mapping[TableId, TableSchema]) -> list[Table
 def with_linked(table: TableId, schemas: Mapping[TableId, TableSchema], logs_cascades: bool) -> str:
     """Return what a command names to load a parked table, for `{table}` in a remedy that stays as it was written."""
     tables = [table] if logs_cascades else linked(table, schemas)
-    return " --table ".join(shlex.quote(str(one)) for one in tables)
+    return " --table ".join(one.typed for one in tables)

@@ -438,7 +438,7 @@ def take_out(state: TableState) -> TableState:
     """Take a table that is followed out of the stream, because a load of it was asked for."""
     facts = replace(_unbuilt(state.facts), joins=False, reread=(), resumes=None, window=None, parked_for=ParkedFor.LOAD)
     facts = replace(facts, stood=None, asked=None, decided=(), altering=None)
-    reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source}"
+    reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source.typed}"
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
 
 

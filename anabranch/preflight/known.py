@@ -83,4 +83,4 @@ class KnownJob:
 
 
 def _warning(table: TableId, message: str, hint: str = "") -> CheckResult:
-    return CheckResult(CHECK, CheckVerdict.WARNING, message, hint.format(table=table), str(table))
+    return CheckResult(CHECK, CheckVerdict.WARNING, message, hint.format(table=table.typed), str(table))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from anabranch.config.toml_text import text_of
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.checks import CheckResult, CheckVerdict
 from anabranch.model.ids import TableId
@@ -125,7 +126,7 @@ def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
 def _refused(rules: RuleSet, schema: TableSchema) -> Iterator[CheckResult]:
     for column in rules.refused(schema):
         reason = column.refusal or "this type is not in the type map"
-        hint = f'[[tables]] name = "{schema.id}", columns = {{ drop = ["{column.name}"] }}'
+        hint = f"[[tables]] name = {text_of(str(schema.id))}, columns = {{ drop = [{text_of(column.name)}] }}"
         if column.name in schema.primary_key:
             hint = "it belongs to the primary key and cannot be left out: exclude the table"
         message = f"column {column.name} {column.native}: refused, {reason}"

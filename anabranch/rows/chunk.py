@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from anabranch.model.schema import TableSchema
 
+OP, TX, ORDINAL, SHAPE = range(4)  # places of the columns in front, whose names columns of a table may have, too
 META = 4  # value column i of the table is batch column META + i: chunk_schema.py has the ones in front
 
 

@@ -70,8 +70,8 @@ class TableNet:
     `newest_by`: a target row whose value in this column is later than its change's in `ages` (of deletes and updates, row for
     row) is a conflict, too; NULL is earlier than anything.
 
-    Keyless tables: `multiset` holds distinct full row images and `delta` (int64, last column named "_delta"): that
-    many rows to insert (> 0) or to remove (< 0), each removal taking exactly one of equal rows (K28)."""
+    Keyless tables: `multiset` holds distinct full row images and `delta` (int64, the last column, whatever the others are
+    called): that many rows to insert (> 0) or to remove (< 0), each removal taking exactly one of equal rows (K28)."""
 
     table: TargetTable
     deletes: pa.Table | None = None  # key columns

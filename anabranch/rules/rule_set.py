@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from anabranch.config import JobConfig, TableEntry
 from anabranch.config.patterns import Pattern, Template, place_of
 from anabranch.config.sections.pair import Pair
+from anabranch.config.toml_text import text_of
 from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.at_target import TextForm
@@ -409,14 +410,14 @@ def _nearest_table(pattern: str, tables: list[TableId]) -> str:
 
 
 def _refused_columns(table: TableId, columns: list[Column]) -> SchemaError:
-    names = ", ".join(f'"{column.name}"' for column in columns)
+    names = text_of([column.name for column in columns])
     reasons = "; ".join(f"{c.name} {c.native}: {c.refusal or 'not in the type map'}" for c in columns)
-    hint = f'leave them out: [[tables]] name = "{table}", columns = {{ drop = [{names}] }}'
+    hint = f"leave them out: [[tables]] name = {text_of(str(table))}, columns = {{ drop = {names} }}"
     return SchemaError(f"columns cannot be replicated: {reasons}", table=str(table), hint=hint)
 
 
 def _key_left_out(table: TableId, name: str, keeps_changes: bool) -> ConfigError:
-    hint = ANEW if keeps_changes else f"anabranch load JOB --table {table} --recreate takes it in"
+    hint = ANEW if keeps_changes else f"anabranch load JOB --table {table.typed} --recreate takes it in"
     return ConfigError(f"{name} of {table} was left out when it came, and belongs to the primary key now", hint=hint)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from anabranch.config import JobConfig
 from anabranch.config.patterns import Pattern
+from anabranch.config.toml_text import text_of
 from anabranch.contracts import TypeMap
 from anabranch.errors import AnabranchError
 from anabranch.model.checks import CheckResult, CheckVerdict
@@ -28,7 +29,6 @@ from anabranch.rules.standing_types import chosen
 TARGETS, TABLES, FILTERS, KEYS, COLUMNS, TYPES, PARENTS = (
     f"reverse.{name}" for name in ("targets", "tables", "filters", "keys", "columns", "types", "foreign_keys")
 )
-OR_EXCLUDE = 'leave the table out of the way back ([reverse] exclude = ["{table}"])'
 NAMED = 3  # columns that a finding about many names
 
 
@@ -58,6 +58,10 @@ class WayBack:
     @property
     def refused(self) -> tuple[CheckResult, ...]:
         return tuple(one for one in self.findings if one.verdict is CheckVerdict.FAILED)
+
+
+def _or_exclude(table: TableId) -> str:
+    return f"leave the table out of the way back ([reverse] exclude = [{text_of(str(table))}])"
 
 
 def _nobody_knows(native: str) -> LogicalType | None:
@@ -141,7 +145,7 @@ def _altered(tables: Collection[TableBack], ends: Ends) -> Iterator[CheckResult]
             text = (
                 "the source altered its columns, and the target, which is without some of them, has not come there yet"
             )
-            hint = f"let the job come there (anabranch run JOB --until-caught-up), or {OR_EXCLUDE.format(table=one.written)}"
+            hint = f"let the job come there (anabranch run JOB --until-caught-up), or {_or_exclude(one.written)}"
             yield CheckResult(COLUMNS, CheckVerdict.FAILED, text, hint, str(one.written))
 
 
@@ -153,7 +157,7 @@ def _several_into_one(tables: Collection[TableBack], ends: Ends) -> Iterator[Che
     for one in tables:
         if one.read in ends.shared:
             text = f"other jobs write to {one.read}, too: nobody can say which rows there are this table's"
-            hint = f"give it a target of its own ([[rules]] target), or {OR_EXCLUDE.format(table=one.written)}"
+            hint = f"give it a target of its own ([[rules]] target), or {_or_exclude(one.written)}"
             yield CheckResult(TABLES, CheckVerdict.FAILED, text, hint, str(one.written))
 
 
@@ -209,7 +213,7 @@ class _Table:
 
     @property
     def _exclude(self) -> str:
-        return OR_EXCLUDE.format(table=self.schema.id)
+        return _or_exclude(self.schema.id)
 
     def _rows(self) -> Iterator[CheckResult]:
         """Find what keeps rows from being told apart."""

@@ -207,8 +207,13 @@ def filtered(
 def _mapped(frame: Any, function: Callable[[Iterator[Any]], Iterator[Any]], schema: Any) -> Any:
     """Call `frame.mapInArrow(function, schema)`, which in pyspark 4.3 insists on pandas though no pandas takes part in it."""
     udf = vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    columns = udf(*[frame[name] for name in frame.columns])
+    columns = udf(*[frame[_quoted(name)] for name in frame.columns])
     return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as Spark takes it: `a.b` without quotes is the field b of a."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def run(

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
@@ -22,6 +21,7 @@ from anabranch.trail import sealed_files, sealing
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
+from anabranch.trail.table_files import named
 
 Key = Mapping[str, str | None]
 
@@ -110,4 +110,4 @@ def _opened(storage: LocalStorage, file: str, data: dict[str, Any]) -> dict[str,
 
 
 def _file(table: TableId) -> str:
-    return quote(str(table), safe="") + ".json"
+    return f"{named(table)}.json"

@@ -13,13 +13,13 @@ import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from urllib.parse import quote
 
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.ids import TableId
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
+from anabranch.trail.table_files import named
 
 FOLDER, LOADS = "requests", "load_requests"
 
@@ -134,4 +134,4 @@ def _load(storage: LocalStorage, name: str, folder: str) -> Request | None:
 
 
 def _file(table: TableId) -> str:
-    return quote(str(table), safe="") + ".json"
+    return f"{named(table)}.json"

@@ -14,10 +14,8 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from anabranch.contracts import Bounds
 from anabranch.errors import TrailCorrupt, TrailError
@@ -27,13 +25,13 @@ from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.replica_files import gone_of
 from anabranch.trail.storage import LocalStorage, read_whole
+from anabranch.trail.table_files import named
 
 FOLDER = "load"
 FILE = "manifest.json"
 COMPLETE = f"{FOLDER}/complete.json"
 FORMAT = 1
 SEALED = 2  # of a manifest whose values are sealed
-LONGEST = 200  # characters of a folder's name
 AGAIN = "load the table again at the source's site: anabranch load JOB --table T"
 
 
@@ -73,11 +71,8 @@ class Manifest:
 
 
 def folder(table: TableId) -> str:
-    """Return the folder of a table's load, below the trail. One whose name a file system has no room for is cut."""
-    name = quote(str(table), safe="")
-    if len(name) > LONGEST:
-        name = f"{name[:LONGEST].rpartition('%')[0]}~{sha256(str(table).encode()).hexdigest()[:16]}"
-    return f"{FOLDER}/{name}"
+    """Return the folder of a table's load, below the trail."""
+    return f"{FOLDER}/{named(table)}"
 
 
 def file_of(table: TableId) -> str:

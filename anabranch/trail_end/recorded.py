@@ -78,7 +78,7 @@ class RecordedRows:
         chunks = self._manifest(table).chunks
         if len({(chunk.low, chunk.high) for chunk in chunks}) != 1:
             why = "rows of it have to be read again at the source, which is not reached from here"
-            hint = f"{_again(table)}, then here: anabranch load JOB --table {table.id}"
+            hint = f"{_again(table)}, then here: anabranch load JOB --table {table.id.typed}"
             raise ValueRefused(why, table=str(table.id), hint=hint)
         return self._order.mark(chunks[0].low), self._order.mark(chunks[0].high)
 
@@ -114,7 +114,7 @@ class RecordedRows:
         raise ValueRefused(
             f"{len(keys)} rows have to be read again at the source, which is not reached from here",
             table=str(table.id),
-            hint=f"{_again(table)}, then here: anabranch load JOB --table {table.id}",
+            hint=f"{_again(table)}, then here: anabranch load JOB --table {table.id.typed}",
         )
 
     def close(self) -> None:
@@ -147,9 +147,7 @@ class RecordedRows:
         found = next((chunk for chunk in self._manifest(table).chunks if chunk.bounds == bounds), None)
         if found is None:
             why = "it was loaded again at the source's site since the load here began"
-            hint = (
-                f"anabranch load JOB --table {table.id}; where the first load has not finished: drop the job, load anew"
-            )
+            hint = f"anabranch load JOB --table {table.id.typed}; where the first load has not finished: drop the job, load anew"
             raise ValueRefused(why, table=str(table.id), hint=hint)
         return found
 
@@ -206,7 +204,7 @@ def _without_nul(table: TableSchema, columns: Sequence[str], cells: Sequence[Any
 
 
 def _again(table: TableSchema) -> str:
-    return ELSEWHERE.format(table=table.id)
+    return ELSEWHERE.format(table=table.id.typed)
 
 
 def _form(table: TableSchema, column: str, rules: ValueRules) -> LogicalType | None:

@@ -175,7 +175,7 @@ class TrailSourceChecks:
         for table, why in sorted((left_out or {}).items()):
             text, hint = (
                 f"the load at the source's site left it out: {why}",
-                f"anabranch load JOB --table {table}, there",
+                f"anabranch load JOB --table {table.typed}, there",
             )
             found.append(CheckResult("source.load", CheckVerdict.WARNING, text, hint, str(table)))
         return found

@@ -287,7 +287,7 @@ class Verification:
             file.write(f"parked     {parked.source}: {parked.reason}\n")
         for one in self.set_aside:
             file.write(
-                f"set aside  {one.source}: {one.changes:,} row changes, anabranch parked show JOB {one.source}\n"
+                f"set aside  {one.source}: {one.changes:,} row changes, anabranch parked show JOB {one.source.typed}\n"
             )
         if self.since:
             file.write(f"only rows that changed since {self.since} were compared\n")

@@ -312,6 +312,17 @@ def test_rule_27_a_filter_that_nothing_passes_and_one_by_a_dropped_column(mariad
     assert loaded == [(i, n, s) for i, n, _, s in made.expected("b", "amount = 7")] and loaded
 
 
+def test_rule_27_a_filter_names_columns_whatever_they_are_called(mariadb: Server, route: Make) -> None:
+    """Spark takes a dot in the name of a column for a field of it, and the load ended with an error of its own."""
+    columns = 'id INT PRIMARY KEY, `price.eur` INT, `b``t` INT, `it\'s "x"` VARCHAR(9)'
+    rows = "(1, 1, 1, 'a'), (2, 5, 1, 'a'), (3, 5, NULL, 'a'), (4, 5, 1, 'b')"
+    made = route(mariadb, f"CREATE TABLE a ({columns})", f"INSERT INTO a VALUES {rows}")
+    text = "`price.eur` > 2 AND `b``t` = 1 AND `it's \"x\"` = 'a'"
+    where = Filter(text, ("price.eur", "b`t", 'it\'s "x"'))
+    assert made.load([replace(made.tables()[0], filter=where)])
+    assert made.target.query("SELECT id FROM public.a") == [(2,)]
+
+
 def test_a_bad_filter_is_one_message(mariadb: Server, route: Make) -> None:
     made = route(mariadb, *table("a"))
     with pytest.raises(ConfigError, match="Spark refuses the filter"):

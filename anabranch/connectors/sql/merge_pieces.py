@@ -19,7 +19,6 @@ from anabranch.rows.net import TableNet, TargetTable, Updates
 
 Texts = dict[str, str | None]
 TEXT, NUMBER = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
-DELTA = "_delta"  # of a multiset: how many of a row come, or go
 
 
 class MergeAction(StrEnum):
@@ -79,8 +78,7 @@ def counted_rows(net: TableNet) -> tuple[tuple[str, ...], list[Any]] | None:
     """Return the columns of rows without a key, and their arrays with the count behind; None where none come or go."""
     if net.multiset is None or not net.multiset.num_rows:
         return None
-    names = tuple(name for name in net.multiset.column_names if name != DELTA)
-    return names, _arrays(net.multiset, (*names, DELTA))
+    return tuple(net.multiset.column_names[:-1]), list(net.multiset.columns)
 
 
 def whole_rows(table: TargetTable, names: Sequence[str], *extra: StageColumn) -> MergePiece:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -194,6 +196,16 @@ def test_pitfall_06_keyless_rows_are_counted() -> None:
         {"a": 2, "b": "z", "_delta": -1},
         {"a": 3, "b": None, "_delta": 1},
     ]
+
+
+@pytest.mark.parametrize("name", [".a", "[0]", "_delta", "_delta_sum", "delta", "0", "_op"])
+def test_pitfall_06_keyless_rows_are_counted_whatever_their_columns_are_called(name: str) -> None:
+    """Arrow reads `.a` as a path, and two columns of one name are none to it: a job stood still at such a table."""
+    of = replace(KEYLESS, columns=tuple(replace(one, name=name if one.name == "a" else "b") for one in KEYLESS.columns))
+    net, _ = net_of([("i", {name: 1, "b": "x"}), ("i", {name: 1, "b": "x"}), ("d", {name: 2, "b": "z"})], of)
+    assert net.multiset is not None
+    found = zip(*(column.to_pylist() for column in net.multiset.columns), strict=True)
+    assert sorted(found) == [(1, "x", 2), (2, "z", -1)]
 
 
 Model = dict[int, tuple[int, str]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from rich.progress import Progress
 
-from anabranch.job.display import RATE_SECONDS, Rate, RowsPerSecond
+from anabranch.job.display import RATE_SECONDS, Rate, RowsPerSecond, bars_of_tables
 from anabranch.job.status import rows_loaded
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import Life, TableState, heard_of
@@ -51,3 +53,13 @@ def test_a_table_s_bar_has_its_rate() -> None:
     bars.update(bar, completed=1_000)
     bars.update(bar, completed=4_000)
     assert str(RowsPerSecond().render(bars.tasks[0])).endswith(" rows/s")
+
+
+@pytest.mark.parametrize("name", ["a[/b]", "star[red]", "[link=x]"])
+def test_a_bar_has_the_name_of_its_table_as_it_is(name: str) -> None:
+    """Rich takes such names for its markup: the first ended a run on a terminal with a MarkupError."""
+    shown = io.StringIO()
+    bars = bars_of_tables(console := Console(file=shown, force_terminal=True, color_system=None, width=120))
+    bars.add_task(name, total=10)
+    console.print(bars)
+    assert shown.getvalue().startswith(name)

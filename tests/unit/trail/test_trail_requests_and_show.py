@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind
-from anabranch.trail import requests
+from anabranch.trail import repairs, requests
 from anabranch.trail.reader import chunks
 from anabranch.trail.show import show, shown_time
 
@@ -40,6 +41,25 @@ def test_loads_are_asked_for_in_a_box_of_their_own(tmp_path, samples):
     assert found is not None and found.sequence == 3 and requests.answer(tmp_path, samples.NOTES) is None
     requests.withdraw(tmp_path, samples.NOTES, requests.LOADS)
     assert requests.answer(tmp_path, samples.NOTES, requests.LOADS) is None
+
+
+@pytest.mark.parametrize("box", [requests.FOLDER, requests.LOADS])
+def test_a_long_name_of_a_table_has_a_file(tmp_path, box):
+    """Letters beyond ASCII take six bytes and more of a file's name: such a table could not be loaded again."""
+    tables = [TableId("商店", "订单" * 14 + end) for end in "ab"]
+    asked = [requests.request_table(tmp_path, table, box) for table in tables]
+    requests.done(tmp_path, tables[0], 7, box)
+    assert requests.pending(tmp_path, box) == asked[1:]
+    requests.withdraw(tmp_path, tables[1], box)
+    assert requests.answer(tmp_path, tables[1], box) is None
+    assert (found := requests.answer(tmp_path, tables[0], box)) is not None and found.sequence == 7
+
+
+def test_the_repair_of_a_table_with_a_long_name_has_a_file(tmp_path):
+    tables = [TableId("商店", "订单" * 14 + end) for end in "ab"]
+    for table in tables:
+        repairs.ask(tmp_path / "repairs", table, [{"id": "1"}], [])
+    assert {one.table for one in repairs.asked(tmp_path / "repairs")} == set(tables)
 
 
 def test_nobody_asked(tmp_path, samples):

@@ -16,8 +16,6 @@ from anabranch.contracts import Conflict
 from anabranch.rows.lines import texts
 from anabranch.rows.net import TableNet, TargetTable, Updates
 
-DELTA = "_delta"
-
 
 def rows_of(table: TargetTable, rows: Any) -> Iterator[dict[str, str | None]]:
     """Yield rows of an Arrow table as text forms by column; none for None."""
@@ -131,9 +129,9 @@ def change_row(table: TargetTable, relation: Relation, old: Texts, new: Texts, c
 def merge_multiset(net: TableNet, relation: Relation) -> None:
     if net.multiset is None:
         return
-    names = [name for name in net.multiset.column_names if name != DELTA]
-    deltas = net.multiset.column(DELTA).to_pylist()
-    rows = list(zip(plain_rows(net.table, names, net.multiset), deltas, strict=True))
+    *places, count = range(net.multiset.num_columns)
+    deltas, images = net.multiset.column(count).to_pylist(), net.multiset.select(places)
+    rows = list(zip(plain_rows(net.table, images.column_names, images), deltas, strict=True))
     for values, delta in rows:
         for _ in range(-delta):
             remove(net.table, relation, values, True)

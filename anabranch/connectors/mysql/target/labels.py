@@ -134,7 +134,7 @@ def _lacking(told: str, wanted: dict[str, LogicalType], table: TargetTable, whos
         if are_fit(type.values) and is_part(here, there):
             yield Lack(table, name, missing, f"{alter}enum({','.join(there)}){behind}")
         elif not (rows := whose()):
-            yield Lack(table, name, missing, "", REMEDY.format(table=table.source, native=type.native))
+            yield Lack(table, name, missing, "", REMEDY.format(table=table.source.typed, native=type.native))
         elif (both := merged(here, there)) and are_fit(type.values):
             wider = f"{alter}enum({','.join(both)}){behind}"
             yield Lack(table, name, missing, "", BESIDE.format(whose=rows, wider=wider))

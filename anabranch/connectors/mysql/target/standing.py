@@ -59,7 +59,8 @@ def unlike(known: KnownTable, table: TargetTable, rules: ValueRules, family: str
                 MysqlTypes(family).fit(type, rules).native
             )
         if not is_alike:
-            return f"column {name} is {column.spelled} now, which rows are not written for: {HINT.format(table=table.source)}"
+            hint = HINT.format(table=table.source.typed)
+            return f"column {name} is {column.spelled} now, which rows are not written for: {hint}"
     return ""
 
 

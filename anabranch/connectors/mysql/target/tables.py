@@ -70,7 +70,7 @@ class MysqlTables:
             if existing is None:
                 self._create(connection, schema, table, rules)
             elif other := standing.differences(schema, table, existing, rules, self._server(connection)):
-                hint = standing.HINT.format(table=table.source)
+                hint = standing.HINT.format(table=table.source.typed)
                 raise TargetError(
                     f"{table.target} stays as it is: {'; '.join(other)}", hint=hint, table=str(table.source)
                 )

@@ -18,7 +18,7 @@ from anabranch.contracts import Select
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.chunk import META, Barrier, BarrierKind, Chunk, Op, TableRows
+from anabranch.rows.chunk import META, OP, ORDINAL, TX, Barrier, BarrierKind, Chunk, Op, TableRows
 
 _NUMBER = re.compile(r"\d+")
 _THERE = "SELECT oid::bigint FROM pg_catalog.pg_largeobject_metadata WHERE oid = ANY(%s::bigint[]::oid[])"
@@ -50,8 +50,8 @@ class LargeObjectGuard:
         if not hits:
             return None
         at, column = min(hits, key=lambda hit: hit[0])
-        at -= int(rows.batch.column("_op")[at].as_py() == Op.AFTER)  # an update is two rows
-        tx, ordinal = (rows.batch.column(name)[at].as_py() for name in ("_tx", "_ordinal"))
+        at -= int(rows.batch.column(OP)[at].as_py() == Op.AFTER)  # an update is two rows
+        tx, ordinal = (rows.batch.column(name)[at].as_py() for name in (TX, ORDINAL))
         why = f"its column {column.name} ({column.native}) names a large object, which is in no log: {REMEDY}"
         return Barrier(tx, ordinal, BarrierKind.PARK, rows.table, reason=why)
 
@@ -76,7 +76,7 @@ class LargeObjectGuard:
         from anabranch.rows.lines import texts
 
         assert column.type is not None
-        is_new = pc.is_in(batch.column("_op"), value_set=pa.array([Op.INSERT, Op.AFTER], batch.column("_op").type))
+        is_new = pc.is_in(batch.column(OP), value_set=pa.array([Op.INSERT, Op.AFTER], batch.column(OP).type))
         values: Sequence[str | None] = pc.if_else(
             is_new, texts(column.type, batch.column(META + place)), None
         ).to_pylist()
