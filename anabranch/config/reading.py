@@ -36,7 +36,7 @@ EXPECTED = {
     "int_type": ("{value} is not a whole number", "a whole number, without quotes"),
     "bool_type": ("{value} is neither true nor false", "true or false, without quotes"),
     "list_type": ("is not a list", 'a list, like ["…"]'),
-    "dict_type": ("is not a table", "a table, like { a = … }"),
+    "dict_type": ("is not a table", "a table, like {{ a = … }}"),
     "model_type": ("is not a section", "a section"),
     "model_attributes_type": ("is not a section", "a section"),
     "greater_than_equal": ("{value} is too small", "at least {ge}"),

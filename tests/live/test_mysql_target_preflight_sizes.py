@@ -66,6 +66,12 @@ def test_pitfall_61_mysql_target_columns_that_differ_by_their_case(database: Dat
         tables.create_table(schema, target, ValueRules(), False)
 
 
+def test_a_table_without_columns_is_refused(database: Database) -> None:
+    """PostgreSQL has such tables, and preflight ended with an error of its own over one."""
+    (found,) = checked(database, table(key=(), columns=()))["columns"]
+    assert found.verdict == "failed" and "no columns" in found.message and "exclude" in found.hint
+
+
 def wide(count: int, length: int) -> TableSchema:
     columns = (Column(f"c{n}", LogicalType(Kind.TEXT, length=length), f"varchar({length})") for n in range(count))
     return table(ID, *columns)

@@ -353,6 +353,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
         GOOD.replace('["shop.*"]', '"shop.*"'),
         ['line 7, [[rules]] include: is not a list; expected a list, like ["…"]'],
     ),
+    "renamed columns that are no table": (
+        more('[[tables]]\nname = "shop.orders"\ncolumns.rename = "fname"\n'),
+        ["line 10, [[tables]] columns.rename: is not a table; expected a table, like { a = … }"],
+    ),
     "unknown placeholder": (
         more('target = "public.{tabel}"\n'),
         [

@@ -34,6 +34,10 @@ def check_sizes(live: Live) -> Iterator[CheckResult]:
         except TargetError:
             continue  # a type that is refused: check_types says so
         computed = list(ddl.made_computed(schema, table, live.release))
+        if not columns and not computed:
+            hint = f"leave it out: [[rules]] exclude = [{toml(str(table.source))}]"
+            yield failed("columns", "it would have no columns, and no MySQL or MariaDB has such a table", hint, table)
+            continue
         stored, virtual = (
             [column for column, is_stored in computed if is_stored is wanted] for wanted in (True, False)
         )
