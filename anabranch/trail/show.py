@@ -40,7 +40,7 @@ class ShownRow:
     origin: str | None = None
 
     def __str__(self) -> str:
-        values = " ".join(f"{name}={'NULL' if value is None else value!r}" for name, value in self.values.items())
+        values = " ".join(f"{name}={'NULL' if value is None else repr(value)}" for name, value in self.values.items())
         origin = f"from {self.origin}" if self.origin is not None else ""
         what = [str(self.table), self.operation, values, self.note]
         parts = [str(self.position), shown_time(self.commit_time), origin, *what]

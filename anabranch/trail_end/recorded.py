@@ -147,7 +147,8 @@ class RecordedRows:
         found = next((chunk for chunk in self._manifest(table).chunks if chunk.bounds == bounds), None)
         if found is None:
             why = "it was loaded again at the source's site since the load here began"
-            hint = f"anabranch load JOB --table {table.id.typed}; where the first load has not finished: drop the job, load anew"
+            again = f"anabranch load JOB --table {table.id.typed}"
+            hint = f"{again}; where the first load has not finished: drop the job, load anew"
             raise ValueRefused(why, table=str(table.id), hint=hint)
         return found
 

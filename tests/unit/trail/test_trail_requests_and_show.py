@@ -12,7 +12,7 @@ from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.trail import repairs, requests
 from anabranch.trail.reader import chunks
-from anabranch.trail.show import show, shown_time
+from anabranch.trail.show import ShownRow, show, shown_time
 
 
 def test_table_is_asked_for_and_granted(tmp_path, samples):
@@ -119,6 +119,12 @@ def test_rule_01_an_image_of_a_session_with_foreign_keys_off_says_so(open_writer
     assert {(r.table, r.note) for r in show(reader, after=0)} == {
         (off.table, "(foreign keys were off)"), (chunk.tables[1].table, ""),
     }  # fmt: skip
+
+
+def test_null_is_told_from_the_text_null():
+    values = {"id": "1", "a": None, "b": "NULL", "c": "it's"}
+    shown = str(ShownRow(Position(1, "log:1"), None, 0, 0, TableId("shop", "notes"), "insert", values))
+    assert shown.endswith("insert  id='1' a=NULL b='NULL' c=\"it's\"")
 
 
 def test_unknown_time_is_empty():
