@@ -5,6 +5,7 @@ Keys are shown, values only where they were asked for. What does not live here: 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
@@ -287,7 +288,7 @@ class Verification:
             file.write(f"parked     {parked.source}: {parked.reason}\n")
         for one in self.set_aside:
             file.write(
-                f"set aside  {one.source}: {one.changes:,} row changes, anabranch parked show JOB {one.source.typed}\n"
+                f"set aside  {one.source}: {one.changes:,} row changes, anabranch parked show JOB {shlex.quote(one.source)}\n"
             )
         if self.since:
             file.write(f"only rows that changed since {self.since} were compared\n")
