@@ -1,4 +1,4 @@
-"""What files and folders of a table are called, so that every file system has room for the name.
+"""Names of files and folders of tables, for which every file system has room.
 
 What does not live here: what is in them.
 """
