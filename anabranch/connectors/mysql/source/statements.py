@@ -77,7 +77,7 @@ class MysqlDialect:
         try:
             return statement.facts()
         except IndexError:  # it ends where a name is expected
-            return StatementFacts(StatementKind.UNKNOWN)
+            return StatementFacts(StatementKind.DATA if statement.changes_rows() else StatementKind.UNKNOWN)
 
     def shown(self, sql: str) -> str:
         return shown(sql)
@@ -185,7 +185,7 @@ class _Statement:
     def facts(self) -> StatementFacts:
         while self._mark("("):
             self.at += 1
-        verb = self._word()
+        verb = self._analyzed() or self._word()
         if not self.tokens or verb in HARMLESS:
             return self._after_set_statement() if verb == "SET" else _HARMLESS
         if verb in DATA:
@@ -195,6 +195,11 @@ class _Statement:
             return StatementFacts(StatementKind.UNKNOWN)
         self.at += 1
         return read(self)
+
+    def changes_rows(self) -> bool:
+        """Return whether the statement may change rows and no definition: comparing these shows nothing of it."""
+        words = (token.word for token in _behind_set(self.tokens) if token.word)
+        return next(words, "") in DATA | {"ANALYZE", "TRUNCATE"}
 
     # --- verbs --------------------------------------------------------------------------------------------------
 
@@ -243,11 +248,12 @@ class _Statement:
     def alter(self) -> StatementFacts:
         start = self.at
         kind = self._object()
+        if kind in ("DATABASE", "SCHEMA") and any(token.word == "UPGRADE" for token in self.tokens[self.at :]):
+            # UPGRADE DATA DIRECTORY NAME: it gets another one, with all of its tables
+            return StatementFacts(StatementKind.UNKNOWN, schema=self._folded(self._next_name()))
         if kind != "TABLE":
             return _HARMLESS if kind else StatementFacts(StatementKind.UNKNOWN)
-        is_ignoring = any(
-            token.word == "IGNORE" for token in self.tokens[start : self.at]
-        )  # drops rows that are double
+        is_ignoring = "IGNORE" in {token.word for token in self.tokens[start : self.at]}  # drops rows that are double
         self._skip_if_exists()
         table = self._table()
         self._skip_wait()
@@ -324,6 +330,17 @@ class _Statement:
         return is_inside and copied_tables.has_columns_of(self.tokens[self.at :], then)
 
     # --- parts of statements ------------------------------------------------------------------------------------
+
+    def _analyzed(self) -> str:
+        """Return the verb of what MariaDB's ANALYZE carries out (https://mariadb.com/kb/en/analyze-statement/), or ""."""
+        if self._word() != "ANALYZE":
+            return ""
+        at = 1 if self._word(1) != "FORMAT" else (4 if self._mark("=", 2) else 3)
+        verb = self._word(at)
+        if verb not in DATA:
+            return ""  # a table
+        self.at += at
+        return verb
 
     def _after_set_statement(self) -> StatementFacts:
         """Classify the statement in MariaDB's SET STATEMENT variable = value FOR statement."""
@@ -498,11 +515,15 @@ class _Statement:
         return self._table()
 
     def _table(self) -> TableId:
-        first = self._next_name()
-        if not self._mark("."):
-            return TableId(self._folded(self.schema), self._folded(first))
-        self.at += 1
-        return TableId(self._folded(first), self._folded(self._next_name()))
+        """Read `name`, `schema.name`, with `.*` behind it where DELETE has that, or `.name` (MariaDB), which is `name`."""
+        self._skip(".")
+        schema, name = self.schema, self._next_name()
+        if self._mark(".") and not self._mark("*", 1):
+            self.at += 1
+            schema, name = name, self._next_name()
+        if self._mark(".") and self._mark("*", 1):
+            self.at += 2
+        return TableId(self._folded(schema), self._folded(name))
 
     def table_of(self, tokens: Sequence[Token]) -> TableId:
         """Return the table that these tokens name, whose database may be the statement's."""
