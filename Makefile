@@ -49,7 +49,7 @@ help:
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6, 9, on clusters and PostgreSQL 11, 12, 15, 17; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk, every scenario with Spark'
-	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql); keeps tests/torture/results-TARGET.json'
+	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000 (TARGET=mysql, kafka, mysql-changes, …); keeps tests/torture/results-TARGET.json'
 	@echo 'make torture-sites  histories of two active sites with faults, between four pairs of servers: make torture-sites SEEDS=1..250; keeps tests/torture/two-sites.json'
 	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql TARGET=mysql); writes docs/explanation/performance.md'
 	@echo 'make docs         the reference pages, from the code'
@@ -184,7 +184,8 @@ test-faults: $(STAMP)
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
 	  $(BIN)/python -m pytest -m 'long or quick' --spark --durations=0 tests/scenarios tests/live tests/spark $(ARGS)
 
-# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md. TARGET: postgresql, mysql, mariadb, kafka.
+# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md. TARGET: postgresql, mysql, mariadb, kafka,
+# and change tables: postgresql-changes, mysql-changes, mariadb-changes.
 torture: $(STAMP)
 	$(BIN)/anabranch torture --seed $(firstword $(subst .., ,$(SEEDS))) \
 	  --histories `expr $(lastword $(subst .., ,$(SEEDS))) - $(firstword $(subst .., ,$(SEEDS))) + 1` \

@@ -11,7 +11,15 @@ from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
 
 KEPT = Path(__file__).parents[1] / "tests" / "torture"
 TWO_SITES_KEPT = KEPT / "two-sites.json"
-TARGETS = {"postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB", "kafka": "Kafka"}
+TARGETS = {
+    "postgresql": "PostgreSQL",
+    "mysql": "MySQL",
+    "mariadb": "MariaDB",
+    "kafka": "Kafka",
+    "postgresql-changes": "PostgreSQL that keeps changes",
+    "mysql-changes": "MySQL that keeps changes",
+    "mariadb-changes": "MariaDB that keeps changes",
+}
 
 
 def failpoints(generated: str) -> Iterator[str]:
@@ -220,6 +228,22 @@ written: the job is gone around its topics, its first rows and its Kafka transac
 fences it, the broker is killed or restarted. Not drawn is what such a job refuses (foreign keys that change rows unseen,
 partial images, a second target, tables that are loaded again, parked or written to by others), columns that are computed, added
 or altered, and tables that come and go; lines to the broker, which clients find past any proxy; Spark, which has nothing to do.
+
+**Change tables as a target** (`--target postgresql-changes`, `mysql-changes`, `mariadb-changes`) are those of a server of
+the kit's, from every source. A database has the change tables of one job, so at a PostgreSQL each history has one of its
+own; at a MySQL or MariaDB they go one after the other. The watcher is a program that [copies
+changes](../howto/change-tables.md#read-it): it remembers `fn_cdc_get_max_lsn()`, asks `fn_cdc_get_all_changes_…` from the
+next place on, with `'all update old'`, for all tables up to the same place, again and again while the job dies, and never
+asks for anything twice. Each transaction of the source must come in one range, whole and once, in the order of the commits,
+and what its rows make of those before must be the next state that the source had: a row that goes must be there as it is
+told, the two images of an update have one place and one mask, the mask has every column that differs, and no place is
+without its time, which never goes back. Of each range the net changes are asked for, too: upon the rows in front of it they
+must come to the rows behind it. There is no load, so it is known in the end only which rows were there before: those that
+the model has in front of the first transaction that came. Most faults are where change tables are made and written, and on
+lines to them; the server restarts, and loses its last commits, which come again under the places that a reader has already.
+In half of the jobs the time is noted each second while nothing changes. Not drawn is what is not drawn for a Kafka, and
+TRUNCATE, which stops such a job; instances that come and go, roles, the clean-up; at a MySQL or MariaDB columns of single
+precision, of which they print six digits.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

@@ -66,8 +66,8 @@ def torture(
     Random transactions go through whole jobs while things go wrong, and every state that the target shows is checked.
     Without --source both ends are private servers. --source is the URL of a MySQL or MariaDB, whose user may create
     databases, or one private kind alone: mysql, mariadb or postgresql. --target is the URL of a PostgreSQL's database, of a
-    MySQL or of a MariaDB, with a --source that is one, too; or one private kind: postgresql (the default), mysql, mariadb
-    or kafka.
+    MySQL or of a MariaDB, with a --source that is one, too; or one private kind: postgresql (the default), mysql, mariadb,
+    kafka; or change tables: postgresql-changes, mysql-changes, mariadb-changes.
     --decoder: pgoutput, wal2json, decoderbufs (the private PostgreSQL is then release 15), or drawn: another one for each
     history.
 

@@ -132,6 +132,17 @@ class Checker:
             return found.failure
         return None
 
+    def rows_before(self, number: int | None) -> Mapping[str, Sequence[bytes]]:
+        """Return the rows by table, ledger included, in front of a transaction; None: at the end. {} where the model cannot
+        follow the source: `source` says it."""
+        self._begin()
+        try:
+            self._advance(len(self.order) if number is None else self._places.get(number, 0))
+        except _Found:
+            return {}
+        tables = {table.name: self.model.lines(table.name) for table in self.history.schema.steady}
+        return {LEDGER: sorted(self._ledger), **tables}
+
     def noted(self, noted: Sequence[Noted], observations: Iterable[Observation]) -> Failure | None:
         """Check that the job noted the conflicts that somebody's writing to the target has caused, and no others."""
         found = {replace(t, is_mending=False) for one in observations for t in touches(one.more) if t.did}

@@ -177,7 +177,8 @@ def _kept(
     """The file in the working directory that runs a history again."""
     file = Path(f"torture-{seed}.json").absolute()
     source, target = one.ground.source_of(seed), one.ground.target.server
-    versions = {"source": f"{source.name} {source.version}", "target": f"{target.name} {target.version}"}
+    family = one.ground.family.name
+    versions = {"source": f"{source.name} {source.version}", "target": f"{family} {target.version}"}
     more = {"servers": versions, "commit": report.commit(), "spark": one.with_spark, "first": first}
     save(file, history, faults, result, **more)
     return file

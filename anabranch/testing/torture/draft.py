@@ -24,9 +24,17 @@ class Draft:
     """The tables as the drawn statements leave them, and what is drawn from them."""
 
     def __init__(
-        self, r: random.Random, schema: Schema, family: str, *, is_big: bool = False, unchecked: bool = True
+        self,
+        r: random.Random,
+        schema: Schema,
+        family: str,
+        *,
+        is_big: bool = False,
+        unchecked: bool = True,
+        empties: bool = True,
     ) -> None:
-        self.r, self.schema, self.is_big, self.unchecked = r, schema.at_first, is_big, unchecked
+        """Begin with empty tables. `empties`: tables may be emptied by TRUNCATE."""
+        self.r, self.schema, self.is_big, self.unchecked, self.empties = r, schema.at_first, is_big, unchecked, empties
         self.model, self.family = Model(schema, family), source_family(family)
         self.events = self.family.events(self.schema)
         self.labels = list(LABELS)  # of an enum, as far as they have been added

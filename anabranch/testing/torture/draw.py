@@ -70,7 +70,8 @@ def draw_history(
         schema = with_added(schema, seed, known, is_postgresql=True) if grows else schema
     sessions = r.randint(2, 4)
     unchecked = unchecked and not _leaves_equal_values(schema, family, target)
-    draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
+    empties = not (target is not None and family_at(target).form)
+    draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked, empties=empties)
     before = _filling(draft)
     during = [_transaction(draft, sessions, 30) for _ in range(r.randint(*DURING))]
     after = _streamed(draft, sessions, seed)
@@ -82,6 +83,7 @@ def draw_history(
     drops = draw_drops(seed) if len(schema.steady) < len(schema.tables) else ""
     history = _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder, drops))
     is_emptied = not draft.family.commits_truncates and not decoder and target is not None and empties_apart(target)
+    is_emptied = is_emptied and empties
     return with_bare_truncates(history) if is_emptied else history
 
 
@@ -146,7 +148,8 @@ def _filling(draft: Draft) -> list[Transaction]:
 def _transaction(draft: Draft, sessions: int, pause: int) -> Transaction:
     r = draft.r
     session, wait = r.randrange(sessions), r.randint(0, pause)
-    if draft.family.commits_truncates and r.random() < 0.03 and (table := draft.truncatable()) and r.random() < 0.7:
+    may = draft.family.commits_truncates and draft.empties
+    if may and r.random() < 0.03 and (table := draft.truncatable()) and r.random() < 0.7:
         draft.take(Statement("truncate", table))
         draft.settle()
         return Transaction(0, session, (Statement("truncate", table),), pause=wait)

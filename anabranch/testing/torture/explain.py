@@ -19,9 +19,9 @@ AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"Target
 REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"})
 
 
-def explains(fault: Fault, ended: Ended, pid: int, *, apart: bool = False) -> bool:
+def explains(fault: Fault, ended: Ended, pid: int, *, apart: bool = False, forgets: bool = True) -> bool:
     """Return whether the process may have ended in that way because of the fault. `pid`: the process that the fault hit.
-    `apart`: each of the targets has a server of its own."""
+    `apart`: each of the targets has a server of its own. `forgets`: a target that is made to lose its last commits does."""
     if fault.kind == "exit":
         return pid == ended.pid and ended.code == EXIT_CODE
     if fault.kind == "raise":
@@ -32,6 +32,8 @@ def explains(fault: Fault, ended: Ended, pid: int, *, apart: bool = False) -> bo
         return pid == ended.pid and ended.error == "StorageFull"
     if fault.kind == "second":
         return fault.place == ended.part and ended.error in REPLACED
+    if fault.kind == "lose" and forgets and ended.error == "Fenced":  # the server has lost whose the checkpoint was
+        return not apart or target_of(ended.part) == fault.at
     is_one_s = fault.kind in (ON_LINES | ON_SERVERS if apart else ON_LINES) and fault.where == "target"
     if is_one_s and ended.part != "capture":  # which asks every target
         return target_of(ended.part) == fault.at and ended.error in AWAY["target"]

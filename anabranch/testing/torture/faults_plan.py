@@ -32,6 +32,7 @@ WEIGHTS = {
     "lose": 1,
 }
 ON_SERVERS = ("restart", "lose")
+LINES = ("cut", "stall", "slow", "refuse")
 # Where a disk can be full: the write that would fail stands there.
 WRITES = (
     "trail.frame",
@@ -70,6 +71,12 @@ AT_CHANGES = (
     *("changes.made", "changes.known", "first.read", "first.committed", "apply.claim", "apply.claimed"),
     *("apply.begin", "apply.begun", "apply.appended", "apply.saved", "apply.commit", "apply.committed"),
 )
+# The same where change tables are, to which lines may be disturbed.
+OF_CHANGE_TABLES = OF_CHANGES | {"cut": 8, "stall": 3, "refuse": 4}
+AT_CHANGE_TABLES = (
+    *("changes.noted", "changes.made", "changes.known", "changes.idle_noted", "apply.claim", "apply.claimed"),
+    *("apply.begin", "apply.begun", "apply.appended", "apply.saved", "apply.commit", "apply.committed"),
+)
 LONGEST_AFTER = 30  # committed transactions: every history has more
 CLOCKS = (-86_400.0, -3_600.0, -2.0, 90.0, 90_000.0)
 
@@ -84,17 +91,21 @@ def draw_faults(seed: int, *, kinds: Sequence[str] = tuple(WEIGHTS), with_server
     return tuple({_place(fault): fault for fault in found}.values())
 
 
-def faults_of_changes(seed: int, drawn: Sequence[Fault]) -> tuple[Fault, ...]:
+def faults_of_changes(seed: int, drawn: Sequence[Fault], form: str = "") -> tuple[Fault, ...]:
     """Return the faults of a history to a target that keeps changes: one of those that are drawn for any, and one or two where
-    such a target is written. Lines to it are left alone: clients find its brokers past any proxy."""
+    such a target is written. Lines to a Kafka are left alone: clients find its brokers past any proxy. `form`: of the target,
+    "" for a Kafka."""
     r = random.Random(f"faults of changes {seed}")
-    lines = ("cut", "stall", "slow", "refuse")
-    found = [replace(one, where="source") if one.kind in lines else one for one in drawn[:1]]
+    kinds, places = (OF_CHANGE_TABLES, AT_CHANGE_TABLES) if form else (OF_CHANGES, AT_CHANGES)
+    found = [replace(one, where="source") if one.kind in LINES and not form else one for one in drawn[:1]]
     found = [one for one in found if not one.where.startswith("load.")]
-    for kind in r.choices(tuple(OF_CHANGES), tuple(OF_CHANGES.values()), k=r.choice((1, 1, 2))):
+    for kind in r.choices(tuple(kinds), tuple(kinds.values()), k=r.choice((1, 1, 2))):
         after = r.choice((-1, *range(0, LONGEST_AFTER, 3)))
         if kind in ("exit", "raise"):
-            found.append(Fault(kind, r.choice(AT_CHANGES), r.choice((1, 1, 2, 3, 7))))
+            found.append(Fault(kind, r.choice(places), r.choice((1, 1, 2, 3, 7))))
+        elif kind in LINES:
+            seconds = 0.0 if kind == "cut" else round(r.uniform(0.05, 0.7), 2)
+            found.append(Fault(kind, "target", seconds=seconds, after=after))
         elif kind in ON_SERVERS:
             found.append(Fault(kind, "target", after=max(after, 0)))
         elif kind == "kill":

@@ -23,7 +23,7 @@ from anabranch.testing.torture.contract import SECOND, is_apart
 from anabranch.testing.torture.deeds import POLICY, draw_deed
 from anabranch.testing.torture.second import has_second
 from anabranch.testing.torture.sources import source_family
-from anabranch.testing.torture.targets import TargetFamily, family_at, target_family
+from anabranch.testing.torture.targets import TargetFamily, database_of, family_at, target_family
 from anabranch.testing.torture.worst import USER, has_worst, make_user
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
@@ -64,6 +64,8 @@ class Ground:
         return self.target if self.is_turned(seed) else self.target_of(seed)
 
     def target_of(self, seed: int) -> Database:
+        if self.family.form:
+            return self.family.of_history(self.target, f"torture_{seed}")
         if self.second and self.is_turned(seed):
             return self.second
         drawn = random.Random(f"rights of {seed}").random()
@@ -164,6 +166,7 @@ class Ground:
         """Return the form for a worker; it holds passwords."""
         return {
             "sources": [_facts(server) for server in self.sources],
+            "family": self.family.name,
             "target": _facts(self.target.server),
             "database": self.target.name,
             "is_ours": self.is_ours,
@@ -173,7 +176,7 @@ class Ground:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Ground:
-        target = Database(_server(data["target"]), data["database"])
+        target = database_of(data["family"], _server(data["target"]), data["database"])
         plain, second, plain_second = (one and Database(_server(one[0]), one[1]) for one in data["more"])
         sources = [_server(one) for one in data["sources"]]
         return cls(sources, target, data["is_ours"], plain, second, plain_second, data["decoders"])

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -19,13 +18,13 @@ from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
 from anabranch.testing.kafka import start_kafka
-from anabranch.testing.torture.exempt import Noted
 from anabranch.testing.torture.kafka_snapshots import SECONDS, KafkaSnapshots, administrator, state_of
 from anabranch.testing.torture.mysql_target_values import carried
+from anabranch.testing.torture.no_rows import NoRows
 from anabranch.testing.torture.place import LOCK_SECONDS
 from anabranch.testing.torture.sources import Kinds
-from anabranch.testing.torture.tables import Column, Schema, Table
-from anabranch.testing.torture.targets import Disturbance, Found, Private, TargetFamily
+from anabranch.testing.torture.tables import Column
+from anabranch.testing.torture.targets import Found, Private, TargetFamily
 
 HAS_ALL = (8, 0, 33)  # a MySQL whose every value has a form in messages
 NO_ROWS = "a Kafka keeps messages and no rows"
@@ -39,6 +38,8 @@ class KafkaTarget:
     lost: type[Exception] = KafkaException
     has_policies: bool = False
     keeps_changes: bool = True
+    form: str = ""
+    is_alone: bool = False
     preloaded: Sequence[str] = (
         "anabranch.connectors.kafka.target.appender",
         "anabranch.connectors.kafka.target.first_rows",
@@ -76,6 +77,12 @@ class KafkaTarget:
         jobs = [name.removeprefix(state_of("")) for name in topics if name.startswith(state_of(""))]
         return Found(sorted({name.partition(".")[0] for name in topics}), jobs)
 
+    def of_history(self, target: Database, name: str) -> Database:
+        return target
+
+    def prepare(self, target: Database, name: str) -> None:
+        self.drop(target, name)
+
     def drop(self, target: Database, name: str) -> None:
         _remove(target, [topic for topic in _topics(target) if topic.startswith(f"{name}.")])
 
@@ -93,12 +100,8 @@ class KafkaTarget:
         return KafkaTables(target, namespace)
 
 
-@dataclass(frozen=True)
-class KafkaTables:
-    """One history's topics (targets.TargetTables). What writes rows there is not drawn."""
-
-    target: Database
-    namespace: str
+class KafkaTables(NoRows):
+    """One history's topics (targets.TargetTables)."""
 
     def snapshots(
         self,
@@ -107,26 +110,8 @@ class KafkaTables:
         passing: Mapping[str, Sequence[Sequence[Column]]] | None = None,
     ) -> KafkaSnapshots:
         if beside or passing:
-            _refuse()
+            self.refuse()
         return KafkaSnapshots(self.target, self.namespace, columns)
-
-    def show(self, relation: str, schema: Schema) -> None:
-        _refuse()
-
-    def intrude(self, tables: Sequence[Table]) -> NoReturn:
-        _refuse()
-
-    def mend(self, *, is_over: bool) -> None:
-        _refuse()
-
-    def noted(self, schema: Schema) -> list[Noted]:
-        return []
-
-    def disturb(self, table: str, how: Disturbance) -> None:
-        _refuse()
-
-    def calm(self, table: str, how: Disturbance) -> None:
-        _refuse()
 
     def flush(self) -> None:
         """Do nothing: a broker that is killed loses nothing, the machine goes on."""
@@ -134,10 +119,6 @@ class KafkaTables:
 
 def family(name: str) -> TargetFamily:
     return KafkaTarget()
-
-
-def _refuse() -> NoReturn:
-    raise NotImplementedError(NO_ROWS)
 
 
 def _topics(target: Database) -> list[str]:

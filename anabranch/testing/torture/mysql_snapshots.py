@@ -74,7 +74,7 @@ class MysqlSnapshots:
     passing: Mapping[str, Sequence[Sequence[Column]]] = field(default_factory=dict)
     _connection: Any = field(default=None, init=False)
     _query: str = field(default="", init=False)
-    _lines: list[_Lines] = field(default_factory=list, init=False)
+    _lines: list[Lines] = field(default_factory=list, init=False)
     _there: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)  # columns that vary, by table
     _found: Sequence[Passing] = field(default=(), init=False)  # of those that come and go, the ones that are there
 
@@ -86,7 +86,7 @@ class MysqlSnapshots:
         if self._connection is None:
             self._connect()
         try:
-            results = _results(self._connection, self._query)
+            results = results_of(self._connection, self._query)
         except pymysql.err.ProgrammingError as error:
             if error.args[0] not in PASSING:
                 raise
@@ -112,11 +112,11 @@ class MysqlSnapshots:
             added = PASSING_THERE.format(
                 namespace=self.namespace, names=names or "''", tables="|".join(map(re.escape, self.passing))
             )
-        self._there = _pairs(_results(self._connection, added)[0])
-        self._lines = [_Lines([self._shown(table, c) for c in columns]) for table, columns in self.columns.items()]
-        self._lines += [_Lines([]) for _ in self.beside]
+        self._there = _pairs(results_of(self._connection, added)[0])
+        self._lines = [Lines([self._shown(table, c) for c in columns]) for table, columns in self.columns.items()]
+        self._lines += [Lines([]) for _ in self.beside]
         self._found = found_in(self.passing, self._there)
-        self._lines += [_Lines([shown(column.of) for column in one.columns]) for one in self._found]
+        self._lines += [Lines([shown(column.of) for column in one.columns]) for one in self._found]
         selects = [
             f"SELECT {', '.join(self._read_as(table, c) for c in columns)} FROM `{self.namespace}`.`{table}`"
             for table, columns in self.columns.items()
@@ -162,7 +162,7 @@ def _pairs(rows: Sequence[Row]) -> frozenset[tuple[str, str]]:
 
 
 @dataclass
-class _Lines:
+class Lines:
     """Makes lines of rows, each different one once: a table is read hundreds of times a second and changes a little.
 
     `of`: what makes a text of each column's values; [] for all of them texts already."""
@@ -183,7 +183,7 @@ class _Lines:
         return b"".join(known[row] for row in rows)
 
 
-def _results(connection: Any, query: str) -> list[Sequence[Row]]:
+def results_of(connection: Any, query: str) -> list[Sequence[Row]]:
     """Return the rows of each statement. A lost line is an operational error, whatever the driver says of it."""
     found = []
     try:

@@ -61,6 +61,8 @@ class MysqlTarget:
     lost: type[Exception] = pymysql.err.OperationalError
     has_policies: bool = False
     keeps_changes: bool = False
+    form: str = ""
+    is_alone: bool = False
     preloaded: Sequence[str] = (
         "anabranch.connectors.mariadb.target",
         "anabranch.connectors.mysql.target.apply",
@@ -93,6 +95,12 @@ class MysqlTarget:
         schemas = [str(name) for (name,) in target.query("SELECT schema_name FROM information_schema.schemata")]
         jobs = [job for table in _kept_in(target) for (job,) in target.query(f"SELECT DISTINCT job FROM {_at(table)}")]
         return Found(schemas, sorted({str(job) for job in jobs}))
+
+    def of_history(self, target: Database, name: str) -> Database:
+        return target
+
+    def prepare(self, target: Database, name: str) -> None:
+        self.drop(target, name)
 
     def drop(self, target: Database, name: str) -> None:
         target.execute(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS `{name}`")

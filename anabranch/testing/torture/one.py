@@ -67,7 +67,7 @@ class One:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
         if keeps:
-            return history, faults_of_changes(seed, faults)
+            return history, faults_of_changes(seed, faults, self.ground.family.form)
         sakes = (*deed_faults(seed), *emptying_faults(history, self.ground.target_of(seed)))
         sakes = (*sakes, *growing_faults(history), *passing_faults(history))
         more = [one for one in sakes if one.where not in [fault.where for fault in faults]]

@@ -57,6 +57,7 @@ SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
 LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables are read, and between two chunks
 BEGINNING = ("", "changes.made", "first.read")  # the same at a target that keeps changes
+WITHOUT_ROWS = ("", "changes.made", "changes.known")  # and that begins without the rows that are there
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 LOG_IMAGES = (0, 0, 1, 3)  # of a chunk of PostgreSQL's log: large transactions come in fragments
@@ -123,7 +124,8 @@ class LocalPipeline(Waiting):
         self.truncates = tuple(
             empties_at_once(one, self.place.source.name, emptied, bare) for one in self.place.targets
         )
-        self.meets = drawn.choice(BEGINNING if keeps else ("", *LOADING))
+        beginning = WITHOUT_ROWS if family_at(self.place.target).form else BEGINNING
+        self.meets = drawn.choice(beginning if keeps else ("", *LOADING))
         if keeps:
             more = more.partition("\n[apply]")[0]  # rows are staged, merged or removed nowhere
         self._beside: Beside | None = None
@@ -432,8 +434,9 @@ class LocalPipeline(Waiting):
         """Raises PipelineFailed where no fault explains it."""
         if (ended.code == 0 and _may_end(ended.part)) or (self._doing and self._doing.explains(ended)):
             return
-        apart = is_apart(self.place.targets)
-        if not any(explains(one.fault, ended, one.pid, apart=apart) for one in self._during(ended)):
+        apart, family = is_apart(self.place.targets), family_at(self.place.target)
+        forgets = not family.keeps_changes or bool(family.form)
+        if not any(explains(one.fault, ended, one.pid, apart=apart, forgets=forgets) for one in self._during(ended)):
             raise PipelineFailed(f"{ended}\n{self.tails()}\n(failpoints reached: {self.log})")
 
     def _during(self, ended: Ended) -> Iterator[_Begun]:

@@ -39,7 +39,7 @@ url = "{source}"
 
 [target]
 url = "{target}"
-{options}{second}
+{form}{options}{second}
 [[rules]]
 include = ["{name}.*"]
 
@@ -100,10 +100,12 @@ class Place:
         second = self._url(self.second, f"target of {SECOND}", SECOND) if self.second else ""
         own, its = (*map(_toml, self.options), "", "")[:2]
         user, at = self._user("source", source), self._address("source", source)
+        form = family_at(self.target).form
         return JOB_FILE.format(
             name=self.name,
             source=f"{source.name}://{user}:${{{SECRETS['source']}}}@{at}/{database}",
             target=self._url(self.target, "target", "target"),
+            form=f'form = "{form}"\n' if form else "",
             options=f"[target.options]\n{own}" if own else "",
             second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' + f"[targets.options]\n{its}" * bool(its)
             if second

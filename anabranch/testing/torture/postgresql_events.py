@@ -21,7 +21,7 @@ from anabranch.testing.torture.tables import Table
 
 def empty_tables(d: Draft) -> list[Statement]:
     """TRUNCATE in a transaction: one table and all that refer to it, which are named, or not."""
-    table = d.table(lambda t: _may_be_emptied(d, _with_those_below(d, t)))
+    table = d.table(lambda t: _may_be_emptied(d, _with_those_below(d, t))) if d.empties else None
     if table is None:
         return []
     parts = tuple(Statement("empty", name) for name in _with_those_below(d, table) if name != table.name)

@@ -51,6 +51,8 @@ class PostgresqlTarget:
     lost: type[Exception] = psycopg.OperationalError
     has_policies: bool = True
     keeps_changes: bool = False
+    form: str = ""
+    is_alone: bool = False
     preloaded: Sequence[str] = (
         "anabranch.connectors.postgresql.target.apply",
         "anabranch.connectors.postgresql.target.load",
@@ -92,6 +94,12 @@ class PostgresqlTarget:
                 for table in _kept_in(connection)
             ]
         return Found(schemas, sorted(set().union(*jobs)))
+
+    def of_history(self, target: Database, name: str) -> Database:
+        return target
+
+    def prepare(self, target: Database, name: str) -> None:
+        self.drop(target, name)
 
     def drop(self, target: Database, name: str) -> None:
         target.execute(

@@ -15,6 +15,7 @@ from typing import Any
 
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from anabranch.testing.torture.change_fold import first_told, grounded
 from anabranch.testing.torture.check import MODEL, PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, is_apart, shows_enough
 from anabranch.testing.torture.exempt import INTRUDER
@@ -25,7 +26,7 @@ from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.speaker import COMMITTED
 from anabranch.testing.torture.targets import family_at
 from anabranch.testing.torture.verdict import Seen, verdict
-from anabranch.testing.torture.watcher import Watcher
+from anabranch.testing.torture.watcher import Observation, Watcher
 
 PATIENCE = 300.0  # seconds for a job to become consistent, and to catch up
 
@@ -75,8 +76,10 @@ def run_history(
         commits = family.commits(source, begin, history)
         facts, lost = (history, source.name, sessions.outcomes, commits), losses(fired, targets)
         seen = [
-            Seen(name, Checker(*facts, losses=number, truncates=truncates), watcher.observations)
-            for name, watcher, number, truncates in zip(("", SECOND), watchers, lost, pipeline.truncates, strict=False)
+            _seen(name, Checker(*facts, losses=number, truncates=truncates), watcher, at)
+            for name, watcher, number, truncates, at in zip(
+                ("", SECOND), watchers, lost, pipeline.truncates, targets, strict=False
+            )
         ]
         lines = family.lines(source, history.database, history.schema)
         failure = verdict(seen, lines, is_whole=failed is None)
@@ -109,12 +112,20 @@ def run_history(
 def _prepared(history: History, source: Server, targets: Sequence[Database]) -> Any:
     """Make the source's database, where nothing is left of it at the targets; return the place in the log behind that."""
     for each in targets:
-        family_at(each).drop(each, history.database)
+        family_at(each).prepare(each, history.database)
     family = source_family(source.name)
     begin = family.prepare(history, source)
     if family_at(targets[0]).keeps_changes:
         family.tell_whole_rows(source, history.database)
     return begin
+
+
+def _seen(name: str, checker: Checker, watcher: Watcher, target: Database) -> Seen:
+    """Return what was seen at a target; where it shows changes alone, with the rows that they make of those before."""
+    observations: Sequence[Observation] = watcher.observations
+    if family_at(target).form:
+        observations = grounded(observations, checker.rows_before(first_told(observations)))
+    return Seen(name, checker, observations)
 
 
 def _says_nothing(history: History, failure: Failure | None, unlogged: str) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.databases import registry
 from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
 from anabranch.testing.torture.sources import source_family
 from anabranch.testing.torture.tables import KEPT, heading
 
@@ -34,9 +35,18 @@ _MODULES = {
     "mysql": "anabranch.testing.torture.mysql_target",
     "mariadb": "anabranch.testing.torture.mysql_target",
     "kafka": "anabranch.testing.torture.kafka_target",
+    "postgresql-changes": "anabranch.testing.torture.change_target",
+    "mysql-changes": "anabranch.testing.torture.change_target",
+    "mariadb-changes": "anabranch.testing.torture.change_target",
 }
 NAMES = tuple(_MODULES)
+CHANGES = "-changes"  # behind the name of a server: the family that has change tables there
 STATE = "anabranch"  # the schema in which the product keeps its own at a target
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesDatabase(Database):
+    """A database in which jobs have change tables, and no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +229,18 @@ class TargetFamily(Protocol):
 
     `name`: its server's, and the scheme of URLs. `error`: the class of all errors of its driver; `lost`: that of a line or a
     server that is gone. `has_policies`: it can hide rows from a job's user (Hides, policies.py). `keeps_changes`: it has no
-    rows but the changes of them, so that nothing is done to rows there, and it is a job's only target. `preloaded`: modules
-    that a job's processes need for it, product and driver. `choices`: values of [target.options] that are drawn, by option."""
+    rows but the changes of them, so that nothing is done to rows there, and it is a job's only target. `form`: [target] form of
+    its jobs, "" for the usual one; with a form the changes come without the rows that were there before (change_fold.py), and
+    tables that are emptied are refused. `is_alone`: one job at a time. `preloaded`: modules that a job's processes need for it,
+    product and driver. `choices`: values of [target.options] that are drawn, by option."""
 
     name: str
     error: type[Exception]
     lost: type[Exception]
     has_policies: bool
     keeps_changes: bool
+    form: str
+    is_alone: bool
     preloaded: Sequence[str]
     choices: Mapping[str, Sequence[str | int | bool]]
 
@@ -244,6 +258,12 @@ class TargetFamily(Protocol):
         Raises TargetUnavailable where it cannot be entered, PreflightFailed where its user may not do what a history needs."""
 
     def found(self, target: Database) -> Found: ...
+
+    def of_history(self, target: Database, name: str) -> Database:
+        """Return where a history of this name finds its target: the same database, unless each has its own."""
+
+    def prepare(self, target: Database, name: str) -> None:
+        """Make ready for a history of this name, of which nothing is left. Raises as `drop`."""
 
     def drop(self, target: Database, name: str) -> None:
         """Drop a history's schema, with all in it. Raises what the server says, also of a lock after LOCK_SECONDS."""
@@ -268,7 +288,12 @@ def target_family(name: str) -> TargetFamily:
 
 
 def family_at(target: Database) -> TargetFamily:
-    return target_family(target.server.name)
+    return target_family(target.server.name + (CHANGES if isinstance(target, ChangesDatabase) else ""))
+
+
+def database_of(family: str, server: Server, name: str) -> Database:
+    """Return a database at which a family of this name is found."""
+    return ChangesDatabase(server, name) if family.endswith(CHANGES) else Database(server, name)
 
 
 def empties_apart(target: Database) -> bool:

@@ -39,7 +39,7 @@ class Worker:
         history, faults = self.one.drawn(seed)
         self.source = self.one.ground.source_of(seed).name
         try:
-            with _turn(self.directory, alone=concerns_servers(faults)):
+            with _turn(self.directory, alone=self.one.ground.family.is_alone or concerns_servers(faults)):
                 result = self.one.run(history, faults)
         except Exception:  # noqa: BLE001 - told to whoever asked
             return {"seed": seed, "broken": traceback.format_exc()}

@@ -72,6 +72,13 @@ def test_what_explains_an_end(fault: Fault, code: int, error: str, is_explained:
     assert explains(fault, Ended("apply", 17, code, 0.0, error, ""), pid=17) == is_explained
 
 
+def test_a_server_that_forgets_explains_that_a_checkpoint_is_another_ones_again() -> None:
+    ended, fault = Ended("apply", 17, 6, 0.0, "Fenced", ""), Fault("lose", "target")
+    assert explains(fault, ended, 0) and not explains(fault, ended, 0, forgets=False)
+    assert not explains(Fault("restart", "target"), ended, 0)
+    assert not explains(Fault("lose", "target", at="second"), ended, 0, apart=True)
+
+
 def test_a_kill_explains_the_process_that_it_met_and_no_other() -> None:
     assert not explains(Fault("kill", "apply"), Ended("apply", 18, -signal.SIGKILL, 0.0, "", ""), pid=17)
 
