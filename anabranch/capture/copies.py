@@ -20,6 +20,7 @@ from anabranch.contracts import CopyingDialect
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.column_changes import (
     BESIDE_COLUMNS,
+    OTHER_INDEXES,
     Altered,
     ColumnChange,
     Follows,
@@ -27,6 +28,7 @@ from anabranch.model.column_changes import (
     kinds_between,
 )
 from anabranch.model.ghost_names import GhostNames
+from anabranch.model.index_changes import others_differ
 from anabranch.model.key_changes import keys_apart, may_become
 from anabranch.rows.log_items import StatementFacts, StatementKind
 
@@ -176,9 +178,10 @@ class Copies:
             return refused.message
         if now is None:
             return NOT_SHOWN
-        tell_keys(then, now)
+        tell_keys(after if ColumnChange.UNIQUE_KEYS in self.follows(table) else then, now)
         untold = Untold(filled=entry.filled, swapped=True)
-        return noted(self.trail, then, Altered(after, kinds, untold), statement=shown)
+        barrier = noted(self.trail, then, Altered(after, kinds, untold), statement=shown)
+        return replace(barrier, reason=OTHER_INDEXES if others_differ(then, now) else "")
 
     def _why_not(self, then: TableSchema, after: TableSchema, kinds: frozenset[ColumnChange]) -> str:
         history = self.trail.history

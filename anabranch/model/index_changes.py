@@ -67,6 +67,12 @@ def index_changes(
     return IndexChanges(tuple(came), tuple(name for name in gone if name not in moved), tuple(pairs))
 
 
+def others_differ(then: TableSchema, now: TableSchema) -> bool:
+    """Return whether two definitions have other indexes than those over columns alone, by their names."""
+    before, behind = ({index.name for index in table.indexes if not is_followed(index)} for table in (then, now))
+    return before != behind
+
+
 def passed_over(
     then: TableSchema, now: TableSchema, renamed: Mapping[str, str], followed: IndexChanges
 ) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ APART = ("apply.altering", "apply.altered.apart")  # where the statement commits
 TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), goes INT NOT NULL DEFAULT 3, KEY by_v (v))",
     "INSERT INTO item (v) VALUES ('one'), ('two'), ('three')",
-    "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
+    "CREATE TABLE other (id INT PRIMARY KEY, v INT, UNIQUE KEY one (v), KEY pair (v, id))",
     "INSERT INTO other VALUES (1, 1)",
     "CREATE TABLE _left_old (id INT PRIMARY KEY)",  # of a migration of before
 )
@@ -146,9 +146,55 @@ def test_pitfall_30_swaps_of_both_tools_are_followed(here: JobHere) -> None:
     assert met == [place for place in PLACES if apart or place not in APART]
     noted = here.job.ddl_changes(f"{made.schema}.item")
     assert {one.outcome for one in noted} == {Outcome.ALTERED} and len(noted) == 3 + len(PLACES)
-    assert noted[0].rule == DdlRule("[ddl] online_swap, add_column", "apply") and "rename" in noted[0].statement
+    assert (
+        noted[0].rule == DdlRule("[ddl] online_swap, add_column, indexes", "apply") and "rename" in noted[0].statement
+    )
     (same,) = here.job.ddl_changes(f"{made.schema}.other")
     assert (same.outcome, same.why, same.rule.setting) == (Outcome.ALTERED, "", "[ddl] online_swap")
+
+
+def _indexes(here: JobHere, table: str) -> set[str]:
+    """Return the names of the target's indexes, as the source calls them."""
+    target = here.made.target
+    if target.server.name == "postgresql":
+        query = "SELECT indexname FROM pg_indexes WHERE schemaname = %s AND tablename = %s"
+    else:
+        query = (
+            "SELECT DISTINCT INDEX_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+        )
+    names = {str(name).removeprefix(f"{table}_") for (name,) in target.query(query, [here.made.there, table])}
+    return names - {"PRIMARY", "pkey"}
+
+
+def test_indexes_and_unique_keys_come_and_go_with_the_copy(here: JobHere) -> None:
+    """Rows behind the swap have what a key that went would refuse. The note names what the job file does not follow, and
+    what is never followed; the target's stay."""
+    made = here.made
+    made.source.execute(
+        "INSERT INTO other VALUES (2, 2)",
+        *_gh_ost("other", "DROP INDEX one, DROP KEY pair, ADD INDEX by_v (v DESC), ADD KEY (id, v)", "id, v"),
+        "INSERT INTO other VALUES (3, 1), (4, 1)",
+    )
+    here.capture()
+    here.apply(is_built=True)
+    _streams(here)
+    assert _indexes(here, "other") == {"by_v", "id"}
+    (noted,) = here.job.ddl_changes(f"{made.schema}.other")
+    assert (noted.outcome, noted.rule.setting) == (Outcome.ALTERED, "[ddl] online_swap, indexes, unique_keys")
+    assert noted.why == "built while rows go on: by_v, id"
+    made.write_job(APPLY.replace('indexes = "apply"', 'indexes = "ignore"'))
+    made.source.execute(
+        *_pt_osc(here, "other", "DROP INDEX by_v, ADD INDEX late (v, id)", "id, v"),
+        *_gh_ost("item", "ADD FULLTEXT INDEX words (v)", "id, v, goes"),
+        "INSERT INTO item (v) VALUES ('behind')",
+    )
+    here.capture()
+    here.apply(is_built=True)
+    _streams(here)
+    assert _indexes(here, "other") == {"by_v", "id"} and _indexes(here, "item") == {"by_v"}
+    last, other = here.job.ddl_changes(f"{made.schema}.item")[-1], here.job.ddl_changes(f"{made.schema}.other")[-1]
+    assert other.outcome is Outcome.ALTERED and other.why == 'indexes = "ignore": add index late, drop index by_v'
+    assert last.outcome is Outcome.ALTERED and last.why.endswith("as it is: full-text and spatial indexes")
 
 
 def test_rule_19_a_swap_that_is_not_certain_parks_its_table(here: JobHere) -> None:

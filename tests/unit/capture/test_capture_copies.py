@@ -179,7 +179,8 @@ def test_a_statement_that_is_read_again_is_noted_once(log: Callable[..., Log]) -
 
 def test_a_copy_that_is_as_its_table_comes_in_at_once(log: Callable[..., Log]) -> None:
     made = log(now=())
-    found = [made.read(statement) for statement in (LIKE, ALTER.replace("ADD a INT DEFAULT 5, ", ""), SWAP)]
+    alter = ALTER.replace("ADD a INT DEFAULT 5, ADD INDEX (a)", "ENGINE=InnoDB")
+    found = [made.read(statement) for statement in (LIKE, alter, SWAP)]
     (barrier,) = found[-1]
     assert barrier.schema is not None and (barrier.schema.version, barrier.schema.columns) == (2, (ID, N))
 
@@ -414,10 +415,45 @@ def test_rule_19_a_swap_parks_all_tables_of_the_job_that_it_names(
     assert {table.name for table in made.trail.history.parked()} == parked
 
 
+@pytest.mark.parametrize(
+    ("alter", "indexes"),
+    [
+        ("ADD INDEX j (n DESC)", {"i": ("n",), "u": ("n",), "j": ("n",)}),
+        ("DROP INDEX i, ADD KEY i (n, id)", {"i": ("n", "id"), "u": ("n",)}),
+        ("DROP INDEX u", {"i": ("n",)}),
+        ("ADD a INT DEFAULT 5, ADD INDEX (a), DROP KEY i", {"u": ("n",), "a": ("a",)}),
+    ],
+)
+def test_indexes_of_a_copy_come_in_with_it(
+    log: Callable[..., Log], alter: str, indexes: dict[str, tuple[str, ...]]
+) -> None:
+    """Also those that the catalogue does not show, since a later statement has dropped them; behind a kill; and beside one
+    that is not followed."""
+    keyed = replace(table(ORDERS), indexes=(Index("i", ("n",)), Index("u", ("n",), unique=True)))
+    made = log(keyed, table(OTHER), now=(ADDED,) if "ADD a" in alter else ())
+    statements = (LIKE, f"ALTER TABLE _orders_gho {alter}", "ALTER TABLE _orders_gho ADD FULLTEXT ft (n)", SWAP)
+    for statement in statements[:2]:
+        made.read(statement)
+    made.killed()
+    for statement in statements[2:]:
+        found = made.read(statement)
+    (barrier,) = found
+    assert barrier.kind is BarrierKind.ALTER and barrier.schema is not None and barrier.reason == ""
+    assert {index.name: index.columns for index in barrier.schema.indexes} == indexes
+
+
+def test_indexes_that_no_target_follows_are_named_where_the_copy_comes_in(log: Callable[..., Log]) -> None:
+    made = log(now=())
+    source = cast("Source", made.keeper.source)
+    source.now[ORDERS] = replace(source.now[ORDERS], indexes=(Index("ft", ("n",), kind="fulltext"),))
+    (barrier,) = [made.read(one) for one in (LIKE, "ALTER TABLE _orders_gho ADD FULLTEXT ft (n)", SWAP)][-1]
+    assert (barrier.kind, barrier.reason) == (BarrierKind.ALTER, "full-text and spatial indexes")
+
+
 def test_keys_that_a_swap_leaves_out_are_told(log: Callable[..., Log]) -> None:
     """As behind ALTER TABLE: the target's stay."""
     keyed = replace(table(ORDERS), indexes=(Index("u", ("n",), unique=True),))
-    made = log(keyed, table(OTHER), now=())
+    made = log(keyed, table(OTHER), now=(), follows=frozenset(ColumnChange) - {ColumnChange.UNIQUE_KEYS})
     with capture_logs() as told:
         (barrier,) = [made.read(one) for one in (LIKE, "ALTER TABLE _orders_gho DROP INDEX u", SWAP)][-1]
     assert barrier.kind is BarrierKind.ALTER

@@ -15,11 +15,21 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
 from anabranch.connectors.mysql.source.altered_columns import behind as altered
-from anabranch.connectors.mysql.source.column_clauses import parts
+from anabranch.connectors.mysql.source.column_clauses import Unknown, parts
+from anabranch.connectors.mysql.source.index_clauses import (
+    DropsIndex,
+    gone_names,
+    is_about_index,
+    may_change_unique,
+    with_added,
+    without_gone,
+)
+from anabranch.connectors.mysql.source.index_clauses import read as read_index
 from anabranch.connectors.mysql.source.statement_tokens import Token, tokens
 from anabranch.connectors.mysql.source.statement_words import ENGINES
-from anabranch.model.column_changes import Altered, ColumnChange
+from anabranch.model.column_changes import Altered, ColumnChange, kinds_beside
 from anabranch.model.datatype import Kind
+from anabranch.model.index_changes import is_followed
 from anabranch.model.schema import Index, TableSchema
 
 # What stands between the parentheses of CREATE TABLE beside columns.
@@ -108,11 +118,40 @@ def behind(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSche
     another name is none: a tool may take it for one that goes and one that comes."""
     if then.row_end or not clauses:
         return None
-    columns = [clause for clause in clauses if not _is_stored(clause, then)]
+    indexes = [clause for clause in clauses if _is_followed_index(clause, then)]
+    if not then.primary_key and may_change_unique(clauses, then):
+        return None  # rows may be told apart by it
+    unseen = {index.name.lower() for index in then.indexes if index.unique and not is_followed(index)}
+    if not unseen.isdisjoint(name.lower() for name in gone_names(clauses)):
+        return None  # whether the target's refuses rows is not known
+    columns = [clause for clause in clauses if clause not in indexes and not _is_stored(clause, then)]
     if not columns:
-        return Altered(then, frozenset())
-    found = altered(columns, then, now)
+        return _indexed(indexes, then, now)
+    found = altered([*columns, *indexes], then, now)
     return None if found is None or ColumnChange.RENAME in found.kinds else found
+
+
+def _indexed(clauses: Sequence[Sequence[Token]], then: TableSchema, now: TableSchema) -> Altered | None:
+    """Return the table behind clauses about indexes alone; None for one over a column that is not known."""
+    said = [read_index(clause) for clause in clauses]
+    try:
+        table = with_added(without_gone(then, said), said, then, now)
+    except Unknown:
+        return None
+    return Altered(table, kinds_beside(then, table, {}))
+
+
+def _is_followed_index(clause: Sequence[Token], then: TableSchema) -> bool:
+    """Return whether the clause adds or drops an index over columns, or drops such a unique key. What adds a unique key, or
+    renames, comes in no copy; others say how rows are found, and the target's table stays without."""
+    if not is_about_index(clause):
+        return False
+    try:
+        said = read_index(clause)
+    except (Unknown, IndexError, ValueError):
+        return False
+    others = {index.name.lower() for index in then.indexes if not is_followed(index)}
+    return not isinstance(said, DropsIndex) or said.name.lower() not in others
 
 
 def _is_stored(clause: Sequence[Token], then: TableSchema) -> bool:

@@ -72,7 +72,12 @@ def test_a_copy_has_the_definition_of_its_table(statement: str, is_copy: bool) -
     ("clauses", "kinds"),
     [
         ("ADD COLUMN n INT DEFAULT 5", {ColumnChange.ADD}),
-        ("ADD COLUMN n INT DEFAULT 5, ADD INDEX by_n (n), DROP KEY by_v, ALGORITHM=INPLACE", {ColumnChange.ADD}),
+        (
+            "ADD COLUMN n INT DEFAULT 5, ADD INDEX by_n (n), DROP KEY by_v, ALGORITHM=INPLACE",
+            {ColumnChange.ADD, ColumnChange.INDEXES},
+        ),
+        ("ADD INDEX by_id (id, v(3) DESC)", {ColumnChange.INDEXES}),
+        ("ADD INDEX ((UPPER(v)))", set()),
         ("DROP COLUMN v", {ColumnChange.DROP}),
         ("ENGINE=InnoDB", set()),
         ("FORCE, ROW_FORMAT=DYNAMIC", set()),
@@ -103,6 +108,25 @@ def test_a_copy_has_the_definition_of_its_table(statement: str, is_copy: bool) -
 )
 def test_a_copy_is_altered(clauses: str, kinds: set[ColumnChange] | None) -> None:
     found = dialect().copy_altered(f"alter /* gh-ost */ table _item_gho {clauses}", "shop", THEN, NOW)
+    assert (None if found is None else found.kinds) == kinds
+
+
+@pytest.mark.parametrize(
+    ("then", "clauses", "kinds"),
+    [
+        (THEN, "DROP KEY u", {ColumnChange.UNIQUE_KEYS}),
+        (THEN, "DROP INDEX IF EXISTS u, ADD KEY u (v)", {ColumnChange.INDEXES, ColumnChange.UNIQUE_KEYS}),
+        (replace(THEN, primary_key=()), "DROP KEY u", None),  # rows are told apart by it
+        (replace(THEN, primary_key=()), "ADD KEY by_v (v)", {ColumnChange.INDEXES}),
+        (THEN, "DROP KEY f", None),  # whether the target has it is not known
+        (THEN, "DROP KEY words", set()),
+        (THEN, "RENAME INDEX u TO w", None),
+    ],
+)
+def test_unique_keys_of_a_copy_only_go(then: TableSchema, clauses: str, kinds: set[ColumnChange] | None) -> None:
+    over = Index("f", (), unique=True, parts=("lower(`v`)",))
+    then = replace(then, indexes=(UNIQUE, over, Index("words", ("v",), kind="fulltext")))
+    found = dialect().copy_altered(f"ALTER TABLE _item_gho {clauses}", "shop", then, then)
     assert (None if found is None else found.kinds) == kinds
 
 
