@@ -277,10 +277,35 @@ def test_another_form_is_another_job(here: JobHere) -> None:
         here.job.plan()
 
 
+@pytest.mark.one_case("mysql")
+def test_columns_that_functions_of_readers_cannot_have_are_refused(here: JobHere) -> None:
+    """PL/pgSQL has names of its own for what a function gives; the load ended with the server's words for it."""
+    made = here.made
+    made.source.execute("CREATE TABLE odd (id INT PRIMARY KEY, `$1` INT, `$12` INT, `a$fn$b` INT)")
+    with pytest.raises(PreflightFailed, match=r"arguments that are called \$1 "):
+        here.load()
+    renamed = '"$1" = "one"'
+    for name, why in (
+        ("a$fn$b", r"cannot name a\$fn\$b"),
+        ("__$seqval", r"of its own that are called __\$seqval"),
+        ("b", ""),
+    ):
+        text = f'[[tables]]\nname = "{made.schema}.odd"\ncolumns.rename = {{ {renamed}, "a$fn$b" = "{name}" }}\n'
+        keep_changes(made, text)
+        if why:
+            with pytest.raises(PreflightFailed, match=why):
+                here.load()
+    here.load()
+    made.source.execute("INSERT INTO odd VALUES (1, 2, 3, 4)")
+    here.stream()
+    call = "fn_cdc_get_all_changes_public_odd(cdc.fn_cdc_get_min_lsn('public_odd'), cdc.fn_cdc_get_max_lsn(), 'all')"
+    assert made.target.query(f'SELECT id, one, "$12", b FROM cdc.{call}') == [(1, 2, 3, 4)]
+
+
 def test_preflight_says_what_change_tables_lack(here: JobHere, tmp_path: Path) -> None:
     made, source = here.made, here.made.source
     is_postgresql = isinstance(made, FromPostgres)
-    long = "x" * 50
+    long = "x" * 60
     source.execute(f"CREATE TABLE {long} (id INT PRIMARY KEY, i INT REFERENCES item (id))")
     if is_postgresql:
         source.execute("ALTER TABLE item REPLICA IDENTITY DEFAULT")
@@ -298,6 +323,7 @@ def test_preflight_says_what_change_tables_lack(here: JobHere, tmp_path: Path) -
             source.execute("SET GLOBAL binlog_row_image = 'FULL'")
     found = str(failed.value) + "\n".join(map(str, here.job.preflight().results))
     assert f"public_{long} is longer than 40 bytes" in found
+    assert f"public_{long}_CT is longer than 63 bytes" in found and "[[rules]] include" not in found
     assert "public_item_CT is there, and is no change table of" in found
     assert ("REPLICA IDENTITY FULL" if is_postgresql else "binlog_row_image = MINIMAL") in found
     if not is_postgresql:

@@ -59,6 +59,12 @@ def by_instance(context: PreflightContext) -> list[PreflightContext]:
     ]
 
 
+def with_names_of_instances(found: Iterator[CheckResult]) -> Iterator[CheckResult]:
+    """Yield findings about names; of a change table's own the hint is about its instance, since no rule names change tables."""
+    for result in found:
+        yield replace(result, hint=OTHER_NAME) if result.hint.startswith("before the other rules") else result
+
+
 def check_rows(context: PreflightContext) -> Iterator[CheckResult]:
     """Check that no foreign key changes rows without the log telling of it (K1)."""
     for table in context.targets.values():

@@ -38,7 +38,14 @@ from anabranch.connectors.mysql.target.preflight_sizes import row_size
 from anabranch.connectors.mysql.target.preflight_types import check_types
 from anabranch.connectors.mysql.target.row_sizes import PAGE
 from anabranch.connectors.mysql.target.session import connect, one
-from anabranch.connectors.sql.change_tables import OTHER_NAME, RESERVED, by_instance, check_rows, instance_of
+from anabranch.connectors.sql.change_tables import (
+    OTHER_NAME,
+    RESERVED,
+    by_instance,
+    check_rows,
+    instance_of,
+    with_names_of_instances,
+)
 from anabranch.connectors.sql.findings import failed, ok, value_rules
 from anabranch.contracts import PreflightContext
 from anabranch.errors import TargetError
@@ -87,6 +94,10 @@ def check_routines(live: Live) -> Iterator[CheckResult]:
         text = f"{TRUST} = OFF: {live.user} may make no functions, which readers ask for places"
         hint = f"SET GLOBAL {TRUST} = ON while the job is run for the first time; or {grant(trusted[-1], '*.*', live.user)}"
         yield failed(TRUST, text, hint)
+
+
+def check_instance_names(live: Live) -> Iterator[CheckResult]:
+    return with_names_of_instances(check_names(live))
 
 
 def check_instances(live: Live) -> Iterator[CheckResult]:
@@ -165,5 +176,5 @@ SERVER_CHECKS: tuple[Check, ...] = (
     check_routines,
     check_state,
 )
-INSTANCE_CHECKS: tuple[Check, ...] = (check_instances, check_names, check_sizes)
-TABLE_CHECKS: tuple[Check, ...] = (check_cluster, check_instances, check_names, check_types, check_sizes)
+INSTANCE_CHECKS: tuple[Check, ...] = (check_instances, check_instance_names, check_sizes)
+TABLE_CHECKS: tuple[Check, ...] = (check_cluster, check_instances, check_instance_names, check_types, check_sizes)

@@ -12,7 +12,7 @@ from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.target.change_tables.instances import HAS_INSTANCES
-from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, is_too_long
+from anabranch.connectors.postgresql.target.change_tables.names import COLUMN_HINT, LONGEST, is_too_long, refused_names
 from anabranch.connectors.postgresql.target.preflight_facts import Live
 from anabranch.connectors.postgresql.target.preflight_server import (
     check_connections,
@@ -24,7 +24,14 @@ from anabranch.connectors.postgresql.target.preflight_server import (
 )
 from anabranch.connectors.postgresql.target.preflight_types import check_names, check_types
 from anabranch.connectors.postgresql.target.preflight_writers import check_writable
-from anabranch.connectors.sql.change_tables import OTHER_NAME, RESERVED, by_instance, check_rows, instance_of
+from anabranch.connectors.sql.change_tables import (
+    OTHER_NAME,
+    RESERVED,
+    by_instance,
+    check_rows,
+    instance_of,
+    with_names_of_instances,
+)
 from anabranch.connectors.sql.findings import failed, ok
 from anabranch.contracts import PreflightContext
 from anabranch.model.change_names import SCHEMA
@@ -53,7 +60,7 @@ class PostgresChangeChecks:
             found = [result for check in SERVER_CHECKS for result in check(live)]
             if not any(result.verdict == CheckVerdict.FAILED for result in found):
                 found += [result for layer in layers for result in check_instances(Live(connection, layer))]
-        found += [result for layer in layers for result in check_names(layer)]
+        found += [renamed for layer in layers for renamed in with_names_of_instances(check_names(layer))]
         return [*found, *check_types(context), *check_rows(context)]
 
     def close(self) -> None: ...
@@ -67,6 +74,8 @@ def check_instances(live: Live) -> Iterator[CheckResult]:
         instance, source = instance_of(table.target), table.source
         if is_too_long(table.target):
             yield failed("change_tables", f"{instance} is longer than {LONGEST} bytes", OTHER_NAME, table)
+        elif table.target not in live.existing and (why := refused_names(table)):
+            yield failed("change_tables", why, COLUMN_HINT, table)
         elif source.schema.lower() == SCHEMA:
             yield failed("change_tables", RESERVED, "leave the table out: [[rules]] exclude", table)
         elif table.target in live.existing and not (

@@ -17,7 +17,7 @@ from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.target import ddl, made_objects
 from anabranch.connectors.postgresql.target.begin import ONE_CREATES, SEE_EXTENSIONS
 from anabranch.connectors.postgresql.target.change_tables import functions
-from anabranch.connectors.postgresql.target.change_tables.names import LONGEST, is_too_long
+from anabranch.connectors.postgresql.target.change_tables.names import COLUMN_HINT, LONGEST, is_too_long, refused_names
 from anabranch.connectors.postgresql.target.create_table import create_schema_unless_there
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.sql.change_tables import OTHER_NAME, instance_of, refuse_jobs, utc
@@ -96,6 +96,8 @@ class PostgresChangeTables:
         if is_too_long(table.target):
             what = f"the name of the capture instance is longer than {LONGEST} bytes: {instance}"
             raise TargetError(what, table=str(table.source), hint=OTHER_NAME)
+        if why := refused_names(table):
+            raise TargetError(why, table=str(table.source), hint=COLUMN_HINT)
         made_objects.make(connection, schema.needs)
         columns = [
             (target, ddl.native_type(schema, schema.column(source), table.type_of(target), self._rules))
