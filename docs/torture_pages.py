@@ -239,11 +239,11 @@ and what its rows make of those before must be the next state that the source ha
 told, the two images of an update have one place and one mask, the mask has every column that differs, and no place is
 without its time, which never goes back. Of each range the net changes are asked for, too: upon the rows in front of it they
 must come to the rows behind it. There is no load, so it is known in the end only which rows were there before: those that
-the model has in front of the first transaction that came. Most faults are where change tables are made and written, and on
-lines to them; the server restarts, and loses its last commits, which come again under the places that a reader has already.
-In half of the jobs the time is noted each second while nothing changes. Not drawn is what is not drawn for a Kafka, and
-TRUNCATE, which stops such a job; instances that come and go, roles, the clean-up; at a MySQL or MariaDB columns of single
-precision, of which they print six digits.
+the model has in front of the first transaction that came, or that had to come because the job had begun. Most faults are
+where change tables are made and written, and on lines to them; the server restarts, and loses its last commits, which come
+again under the places that a reader has already. In half of the jobs the time is noted each second while nothing changes.
+Not drawn is what is not drawn for a Kafka, and TRUNCATE, which stops such a job; instances that come and go, roles, the
+clean-up; at a MySQL or MariaDB columns of single precision, of which they print six digits.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

@@ -132,12 +132,13 @@ class Checker:
             return found.failure
         return None
 
-    def rows_before(self, number: int | None) -> Mapping[str, Sequence[bytes]]:
-        """Return the rows by table, ledger included, in front of a transaction; None: at the end. {} where the model cannot
-        follow the source: `source` says it."""
+    def rows_before(self, numbers: Iterable[int]) -> Mapping[str, Sequence[bytes]]:
+        """Return the rows by table, ledger included, in front of the first of these transactions; where none of them was
+        committed at the end. {} where the model cannot follow the source: `source` says it."""
         self._begin()
         try:
-            self._advance(len(self.order) if number is None else self._places.get(number, 0))
+            places = (self._places[number] for number in numbers if number in self._places)
+            self._advance(min(places, default=len(self.order)))
         except _Found:
             return {}
         tables = {table.name: self.model.lines(table.name) for table in self.history.schema.steady}

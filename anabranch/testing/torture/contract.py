@@ -66,8 +66,10 @@ class PipelineFailed(Exception):
 class Pipeline(Protocol):
     """One job from its first load to its end, with its faults. A part that a fault ends is started again, as an operator
     would do it. `truncates`: for each target, whether TRUNCATE is applied as such there (K16). `others`: further targets of
-    the job, each with a schema of the same name."""
+    the job, each with a schema of the same name. `meets`: the failpoint that the job has reached before the transactions begin
+    that run during its load, "": none."""
 
+    meets: str
     truncates: tuple[bool, ...]
     others: tuple[Database, ...]
 

@@ -76,7 +76,7 @@ def run_history(
         commits = family.commits(source, begin, history)
         facts, lost = (history, source.name, sessions.outcomes, commits), losses(fired, targets)
         seen = [
-            _seen(name, Checker(*facts, losses=number, truncates=truncates), watcher, at)
+            _seen(name, Checker(*facts, losses=number, truncates=truncates), watcher, at, pipeline.meets)
             for name, watcher, number, truncates, at in zip(
                 ("", SECOND), watchers, lost, pipeline.truncates, targets, strict=False
             )
@@ -120,11 +120,15 @@ def _prepared(history: History, source: Server, targets: Sequence[Database]) -> 
     return begin
 
 
-def _seen(name: str, checker: Checker, watcher: Watcher, target: Database) -> Seen:
-    """Return what was seen at a target; where it shows changes alone, with the rows that they make of those before."""
+def _seen(name: str, checker: Checker, watcher: Watcher, target: Database, meets: str) -> Seen:
+    """Return what was seen at a target; where it shows changes alone, with the rows that they make of those before: before the
+    first change that was told, and before the first that had to be, since the job had begun (`meets`: Pipeline)."""
     observations: Sequence[Observation] = watcher.observations
     if family_at(target).form:
-        observations = grounded(observations, checker.rows_before(first_told(observations)))
+        history, told = checker.history, first_told(observations)
+        owed = (*history.during, *history.after) if meets else history.after
+        numbers = [one.number for one in owed] + ([] if told is None else [told])
+        observations = grounded(observations, checker.rows_before(numbers))
     return Seen(name, checker, observations)
 
 

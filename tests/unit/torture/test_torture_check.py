@@ -28,6 +28,14 @@ def test_every_prefix_is_right_and_may_be_seen_twice_or_passed_over() -> None:
     assert judge.observed(seen(state(1), state(4), LAST)) is None and judge.prefixes == {1, 4, 6}
 
 
+def test_the_rows_before_changes_are_those_in_front_of_the_first_that_came_or_had_to_come() -> None:
+    judge = checker()
+    for place, number in enumerate(ORDER):
+        before = {table: list(rows) for table, rows in judge.rows_before([*ORDER[place:], 99]).items()}
+        assert before == {table: sorted(rows) for table, rows in state(place).items()}, number
+    assert judge.rows_before([])[LEDGER] == judge.rows_before([99])[LEDGER] == sorted(LAST[LEDGER])
+
+
 @pytest.mark.parametrize(
     ("kind", "states"),
     [
