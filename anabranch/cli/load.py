@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from anabranch.lifecycle.keeping_rows import Kept
 
 NOTHING_ALTERED = "no change of a definition is behind its place"
+BOTH_PLACES = (
+    "--keep-rows goes on from the place where the table stands, and {0} names one, from which the table has its definition of "
+    "now: alter the target's table to that yourself, and say {0} alone"
+)
 
 
 @click.command(cls=Verb)
@@ -75,6 +79,8 @@ def load(
     for name, given in (of_one | vouched).items():
         if given and not tables:
             raise click.UsageError(f"{name} needs --table")
+    if keep_rows and any(vouched.values()):
+        raise click.UsageError(BOTH_PLACES.format(next(name for name, given in vouched.items() if given)))
     both = [name for name, given in (of_one | vouched).items() if given]
     if any(vouched.values()) and len(both) > 1:
         raise click.UsageError(f"{both[-1]} copies nothing: it goes without {' and '.join(both[:-1])}")

@@ -233,6 +233,10 @@ def test_the_version_says_why_python_decodes() -> None:
             "--keep-rows alters the table that is there: it needs --recreate",
         ),
         (["load", "x", "--table", "a.b", "--recreate", "--plan"], "--plan needs --keep-rows"),
+        (
+            ["load", "x", "--table", "a.b", "--recreate", "--keep-rows", "--from", "b.1:4"],
+            "--keep-rows goes on from the place where the table stands, and --from names one",
+        ),
         (["trail", "show", "x", "--from", "soon"], "'soon' is no position"),
         (["trail", "show", "x", "--key", "id"], "'id' is not COLUMN=VALUE"),
         (["trail", "show", "x", "--table", "orders"], "expected schema.table"),
