@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.testing.databases import unique_name
 from anabranch.testing.torture.campaign import Campaign
-from anabranch.testing.torture.faults_plan import AT_CHANGE_TABLES
+from anabranch.testing.torture.faults_plan import AT_CHANGE_TABLES, draw_faults, faults_of_changes
 from anabranch.testing.torture.ground import Ground, private
 from anabranch.testing.torture.one import One
 from anabranch.testing.torture.report import Tally, summary
@@ -21,7 +21,7 @@ from anabranch.testing.torture.sources import NAMES
 from anabranch.testing.torture.targets import ChangesDatabase, family_at
 
 HISTORIES = 3  # of each: one from every source
-DRAWN_FROM = range(1, 301)
+DRAWN_FROM, STRUCK_FROM = range(1, 31), range(1, 301)
 
 
 @pytest.fixture(scope="module", params=("postgresql-changes", "mysql-changes"))
@@ -43,7 +43,7 @@ def test_change_tables_are_drawn_whole_rows_and_nothing_that_needs_rows_there(gr
     for seed in DRAWN_FROM:
         target = ground.target_of(seed)
         assert isinstance(target, ChangesDatabase) and family_at(target) is ground.family
-        history, faults = one.drawn(seed)
+        history, _ = one.drawn(seed)
         assert not any(history.images) and not history.grows and not history.passes
         assert not [
             statement
@@ -52,6 +52,8 @@ def test_change_tables_are_drawn_whole_rows_and_nothing_that_needs_rows_there(gr
             if statement.do in ("truncate", "empty")
         ], "which stops such a job"
         assert "target" not in ground.users_of(seed) and one.second_of(seed) is None
+    for seed in STRUCK_FROM:
+        faults = faults_of_changes(seed, draw_faults(seed, with_servers=True), ground.family.form)
         met |= {fault.where if fault.kind in ("exit", "raise") else f"{fault.kind} {fault.where}" for fault in faults}
     assert {*AT_CHANGE_TABLES, "second apply", "kill apply", "restart target", "lose target", "cut target"} <= met
 
