@@ -22,6 +22,7 @@ from anabranch.model.table_life import resume as to_resume
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.opened import require_rows, store_of
+from anabranch.view.refusals import BEGUN_ANEW, TAKE_OVER
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView
@@ -76,12 +77,12 @@ def _told(
 
 
 def _loaded_by(job: JobView, state: TableState, states: Mapping[TableId, TableState], trail: TrailReader | None) -> str:
-    """Return the command that loads the table again, with all that has to be loaded with it; "" for one that is gone, and where
-    the target keeps changes, which no load brings.
+    """Return the command that loads the table again, with all that has to be loaded with it; "" for one that is gone, where the
+    target keeps changes, which no load brings, and of a job that never loads.
 
     That a definition changed since is known of what was parked for it; of others the command says so, and how it goes on.
     """
-    if tells_dropped(state.reason) or job.config.keeps_changes:
+    if tells_dropped(state.reason) or job.config.keeps_changes or job.config.load.existing == TAKE_OVER:
         return ""
     schemas = {one: it.schema for one, it in states.items() if it.schema}
     away = [one for one, it in states.items() if not it.is_on_its_way]
@@ -156,7 +157,9 @@ def _groups(job: JobView, states: Mapping[TableId, TableState], table: TableId |
         command = _loaded_by(job, states[stuck], states, trail) if stuck else LS
         found = [state for group in groups if not _lost(group, states, trail) for state in group]
     if not found:
-        raise ConfigError(f"{stuck} cannot go on where it stood", job=job.config.name, hint=f"load it again: {command}")
+        other = BEGUN_ANEW if job.config.load.existing == TAKE_OVER else LS
+        hint = f"load it again: {command}" if command else other
+        raise ConfigError(f"{stuck} cannot go on where it stood", job=job.config.name, hint=hint)
     for name in lost:
         log.get(job=job.config.name, table=str(name)).warning("table_not_resumed", why="it has to be loaded again")
     return found

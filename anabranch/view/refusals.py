@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
+BEGUN_ANEW = (
+    "one whose definition changed comes back only where the job is begun anew: anabranch drop JOB --execute, and then"
+    " anabranch reverse and anabranch arm"
+)
 TAKE_OVER = "take_over"  # [load] existing: the tables stand, and nothing is ever loaded
 TARGET = "target"  # among a job's facts at a target that has a name: which one it is
 
@@ -87,7 +91,8 @@ def refuse_load(job: JobView) -> None:
         raise ConfigError(
             'the job takes its tables over as they stand ([load] existing = "take_over") and never loads them',
             job=job.config.name,
-            hint="anabranch parked resume lets a parked table go on, anabranch verify --repair puts right rows that differ",
+            hint="anabranch parked resume lets a parked table go on, anabranch verify --repair puts right rows that differ;"
+            f" {BEGUN_ANEW}",
         )
 
 

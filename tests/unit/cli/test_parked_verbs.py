@@ -115,6 +115,14 @@ def test_nothing_brings_back_what_the_source_dropped(parked: Verb, store: Memory
     assert parked("show", "shop.other")[1].endswith("back by     -\n")
 
 
+def test_no_load_is_named_for_a_job_that_never_loads(parked: Verb, store: MemoryStore, tmp_path: Path) -> None:
+    """A way back whose table somebody has altered named a load, which was refused, and that named a resume, which was, too."""
+    store.save_table("shop", TableState(GOODS, GOODS, "parked", 1, reason="altered"), store.tables("shop")[GOODS])
+    file = tmp_path / "shop.toml"
+    file.write_text(file.read_text() + '[load]\nexisting = "take_over"\n')
+    assert parked("show", "shop.goods")[1].endswith("back by     -\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -136,8 +136,9 @@ def test_only_a_job_of_standing_tables_is_armed_and_such_a_job_never_loads(job: 
         arm(job_of(tmp_path, more=""))
     with pytest.raises(StateError, match="not armed"):
         run_load(job, [], recreate=False)
-    with pytest.raises(ConfigError, match="never loads them"):
+    with pytest.raises(ConfigError, match="never loads them") as refused:
         run_load(job, [ITEMS.id], recreate=False)
+    assert "anabranch drop JOB --execute, and then anabranch reverse and anabranch arm" in refused.value.hint
     assert states(job) == {}
 
 
