@@ -149,6 +149,8 @@ POINTS = {
     "apply.pipelined": "source transactions are committed one by one, the target need not have all of them on its disk",
     "apply.carried": "one of several appliers has carried out a source transaction, whose turn to commit may not have come",
     "apply.in.turn": "one of several appliers has committed its transaction in turn, nobody was told yet",
+    "apply.out.of.turn": "one of several appliers has committed its transaction beyond the checkpoint, nobody was told yet",
+    "apply.relaxed.ended": "a run of several appliers that keep no order has ended, the checkpoint stands where it began",
     "apply.one": "one source transaction was carried out row by row, before its commit",
     "apply.saved": "table states are saved in the open transaction",
     "apply.commit": "before COMMIT is sent",

@@ -31,7 +31,9 @@ from anabranch.rows.small import SmallTransactions, Values
 BATCH = 100  # transactions whose changes are taken out of the columns at once
 
 
-class _Writer(PipelinedWriter, ParallelWriter, Protocol):
+class AppliersWriter(PipelinedWriter, ParallelWriter, Protocol):
+    """A Writer with one session, and with several."""
+
     def close(self) -> None: ...
 
 
@@ -40,7 +42,7 @@ class InOrder:
 
     Delivery: as PipelinedWriter; each transaction's last statement, and not its first, moves the checkpoint."""
 
-    def __init__(self, progress: Progress, writer: _Writer, number: int) -> None:
+    def __init__(self, progress: Progress, writer: AppliersWriter, number: int) -> None:
         self._progress, self._writer, self._number = progress, writer, number
 
     def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:

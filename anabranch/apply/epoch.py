@@ -16,6 +16,7 @@ from anabranch.apply.dropping import Dropping
 from anabranch.apply.feed import Feed, stops
 from anabranch.apply.life.park import is_told, parked_with, refused_table
 from anabranch.apply.progress import Progress
+from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.errors import (
     AnabranchError,
     Redefined,
@@ -45,6 +46,9 @@ class Applier:
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
     dropping: Dropping | None = None  # None: a job without tables that are dropped on the way
 
+    def __post_init__(self) -> None:
+        self.progress.catch_up = self._catch_up
+
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. Waits for an end that is away or
         full."""
@@ -69,7 +73,7 @@ class Applier:
                     self._wait_for_end(SourceUnavailable(f"capture has not read of it yet: {error}", table=error.table))
                     continue
                 refusal = error
-                if not self._may_park(error):
+                if progress.ahead or not self._may_park(error):  # a table is parked at one place of the log
                     raise
             else:
                 return progress.patience.success()
@@ -82,6 +86,15 @@ class Applier:
         self.progress.back_out()
         self._park(refusal)
         return True
+
+    def _catch_up(self) -> None:
+        """Carry out what is missing before the last transaction that is applied beyond the checkpoint."""
+        progress = self.progress
+        last = Position(max(progress.ahead), progress.ahead[max(progress.ahead)])
+        for place in (progress.checkpoint.position, last):
+            refuse_other_trail(progress.job, progress.trail, place)
+        log.get(job=progress.job).info("transactions_between", number=len(progress.ahead), upto=str(last))
+        self._advance(last.sequence)
 
     # --- along the trail ---------------------------------------------------------------------------------------------
 

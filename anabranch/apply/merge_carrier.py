@@ -23,6 +23,7 @@ from anabranch.apply.pipelines import in_pipelines
 from anabranch.apply.plan import FilterImages, group, stages
 from anabranch.apply.progress import Progress
 from anabranch.apply.refusal import refused
+from anabranch.apply.relaxed import Relaxed
 from anabranch.apply.row_by_row import RowByRow
 from anabranch.apply.set_wise import carry_out_stages
 from anabranch.apply.stage import Disputable, Group
@@ -66,8 +67,10 @@ class MergeCarrier:
                 self._carry_on(alone)
 
     def _carry_on(self, feed: Feed) -> None:
-        if self.progress.settings.per_transaction:
+        if self.progress.settings.per_transaction or self.progress.ahead:
             self._one_after_the_other(feed)
+            if self.progress.ahead:  # the last ones of the feed may be among them
+                self.progress.move_on(*feed.end())
             return
         try:
             self._quick(feed)
@@ -184,7 +187,8 @@ class MergeCarrier:
         many: PipelinedWriter = writer
         number = self.progress.settings.appliers
         if number > 1 and isinstance(writer, ParallelWriter):
-            many = InOrder(self.progress, writer, number)
+            way = Relaxed if self.progress.settings.is_relaxed else InOrder
+            many = way(self.progress, writer, number)
         for part in feed.stretches():
             if isinstance(part, SourceTransaction):
                 self.alone(part)
@@ -192,7 +196,9 @@ class MergeCarrier:
                 in_pipelines(self.progress, many, part, self.filtered, self.alone)
 
     def alone(self, transaction: SourceTransaction) -> None:
-        """Carry out one transaction in an epoch of its own."""
+        """Carry out one transaction in an epoch of its own, unless it is applied already."""
+        if transaction.sequence in self.progress.ahead:
+            return
         try:
             self._one(transaction, self._set_wise)
         except (Conflict, NeedsSlowWay) as reason:

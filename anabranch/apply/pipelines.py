@@ -19,6 +19,7 @@ from anabranch.apply.feed import SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.plan import FilterImages, group
 from anabranch.apply.progress import OutOfStep, Progress
+from anabranch.apply.relaxed import Relaxed
 from anabranch.apply.small import Planned, plan
 from anabranch.apply.stage import Group
 from anabranch.contracts import PipelinedWriter
@@ -142,7 +143,8 @@ def _end(line: _Line, planned: Planned, place: int, end: int) -> int:
 def _pipelined(progress: Progress, writer: PipelinedWriter, line: _Line, small: range, planned: Planned) -> int:
     """Carry out small transactions, and return how many are done. They are committed one by one. The epoch after them
     makes them durable, and saves what they changed besides rows."""
-    some = [n for n in small if line.sequences[n] in planned.sequences]
+    left = planned.sequences - progress.ahead.keys()
+    some = [n for n in small if line.sequences[n] in left]
     sent = SmallTransactions(
         [line.sequences[n] for n in some],
         [line.natives[n] for n in some],
@@ -152,6 +154,7 @@ def _pipelined(progress: Progress, writer: PipelinedWriter, line: _Line, small: 
     progress.begin_pipeline()
     found = writer.one_by_one(progress.checkpoint, sent) if some else progress.checkpoint
     reach("apply.pipelined")
+    is_moved = not isinstance(writer, Relaxed) or writer.moves
     number = found.epoch - progress.checkpoint.epoch
     places = [progress.checkpoint.position.sequence, *sent.sequences]
     if not 0 <= number < len(places) or places[number] != found.position.sequence:
@@ -160,7 +163,7 @@ def _pipelined(progress: Progress, writer: PipelinedWriter, line: _Line, small: 
     if done:
         last = line[small[done - 1]]
         then = Checkpoint(found.owner, found.epoch + 1, last.position, last.commit_time)
-        progress.begin(then, found)
+        progress.begin(then, found if is_moved else progress.checkpoint)
         work = progress.work()
         work.count(_counts(sent.part(0, number)))
         progress.commit(then, work)

@@ -9,6 +9,7 @@ What does not live here: carrying out the trail's transactions (`carry_out.py`),
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +25,7 @@ from anabranch.apply.settings import ApplySettings
 from anabranch.apply.told import Totals, passed, tell
 from anabranch.apply.told import now as clock
 from anabranch.apply.work import Work
-from anabranch.contracts import Begun, EpochWriter, TargetStore
+from anabranch.contracts import Begun, EpochWriter, ForgetsApplied, NotesApplied, TargetStore
 from anabranch.errors import Fenced, StateError, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.ddl_changes import DdlChange
@@ -77,11 +78,17 @@ class Progress:
     states: dict[TableId, TableState] = field(init=False, repr=False)
     context: ApplyContext = field(init=False, repr=False)
     skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
+    ahead: dict[int, str] = field(
+        default_factory=dict, init=False
+    )  # applied beyond the checkpoint: sequences, positions
+    uncounted: Counter[TableId] = field(default_factory=Counter, init=False)  # their changes
+    catch_up: Callable[[], None] | None = None  # carries out what is missing before the last of them
     _began: int = field(default=0, init=False)  # when the running epoch was opened at the target
     _is_in_doubt: bool = field(default=True, init=False)
     _is_unsettled: bool = field(
         default=False, init=False
     )  # are there pipelined commits for whose disk nobody has waited?
+    _has_notes: bool = field(default=False, init=False)  # may the target have notes of what is applied beyond?
 
     # --- what the target says ----------------------------------------------------------------------------------------
 
@@ -101,6 +108,23 @@ class Progress:
         self.checkpoint, self._is_in_doubt = found, False
         if self._is_unsettled:
             self.settle()
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Take over what is applied beyond the checkpoint, and carry out what is missing before it, before anything else is
+        done at the target. No session of ours notes more meanwhile: each does so only while the checkpoint is where its run
+        began, and that was claimed, or moved by `settle`, since."""
+        jobs, at = self.store.jobs, self.checkpoint.position.sequence
+        noted = jobs.applied(self.job) if isinstance(jobs, NotesApplied) else {}
+        self._has_notes |= bool(noted)
+        self.ahead = {sequence: native for sequence, native in noted.items() if sequence > at}
+        if not self.ahead:
+            return
+        if self.catch_up is None:
+            what = f"{len(self.ahead)} transactions are applied beyond {self.checkpoint.position}"
+            raise StateError(what, job=self.job, hint="start the job, which carries out what is missing between them")
+        self._is_in_doubt = True  # until its last commit
+        self.catch_up()
 
     def with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Return the context with what is set aside. What is set aside stays so even if the job no longer sets anything
@@ -205,6 +229,9 @@ class Progress:
 
     def commit(self, then: Checkpoint, work: Work) -> None:
         """Save the states that have changed, commit, and take over what the epoch noted."""
+        if self.uncounted:
+            work.count(self.uncounted)
+            self.uncounted.clear()
         work.pass_windows(then.position.sequence)
         for table, state in work.states.items():
             before = self.states.get(table)
@@ -219,6 +246,8 @@ class Progress:
         for one in work.decided:
             self.writer.note_ddl(self.job, self._noted(one))
             reach("apply.ddl.noted")
+        if self._has_notes and isinstance(self.writer, ForgetsApplied):
+            self.writer.forget_applied(self.job, then.position.sequence)
         reach("apply.commit")
         with spans.span("commit"):
             self.writer.commit()
@@ -233,7 +262,8 @@ class Progress:
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
-        self._is_in_doubt = False
+        self.ahead = {sequence: native for sequence, native in self.ahead.items() if sequence > then.position.sequence}
+        self._has_notes, self._is_in_doubt = bool(self.ahead), False
 
     def _was_not_parked(self, table: TableId) -> bool:
         before = self.states.get(table)
@@ -256,6 +286,10 @@ class Progress:
         """Note that transactions are committed one by one from here on, and that the target's disk may not have all of
         them."""
         self._is_in_doubt = self._is_unsettled = True
+
+    def notes_applied(self) -> None:
+        """Note that transactions may be committed beyond the checkpoint from here on, with notes of them at the target."""
+        self._has_notes = True
 
     def end_pipeline(self, number: int = 0) -> None:
         """Note that a later epoch was committed with the target's disk. `number`: the epochs before it, which count as

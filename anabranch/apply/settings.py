@@ -17,6 +17,7 @@ class ApplySettings:
 
     per_transaction: bool = False  # one target transaction for each of the source's
     appliers: int = 1  # sessions that carry out source transactions at once; more only where `per_transaction`
+    is_relaxed: bool = False  # these commit in any order that dependencies allow
     truncate: Emptying = Emptying.TRUNCATE
     lock: str = "none"  # what a snapshot may lock at the source when rows are read again
     logs_cascades: bool = False  # does the source's log have what its foreign keys do?

@@ -40,17 +40,29 @@ class Planned:
     sequences: set[int] = field(default_factory=set)  # with changes
 
     def of(self, some: Sequence[int]) -> list[SmallChanges]:
-        """Return the changes of the transactions with these sequences. They must be all that have any changes between
-        the first and the last one."""
+        """Return the changes of the transactions with these sequences, which rise. Others between them are left out."""
         numbers = np.array(some, dtype=np.int64)
-        found = []
+        found: list[SmallChanges] = []
         for one in self.changes:
             low, high = (int(place) for place in np.searchsorted(one.transactions, (some[0], some[-1] + 1)))
             if low < high:
-                places = np.searchsorted(numbers, one.transactions[low:high])
                 columns = tuple(column.slice(low, high - low) for column in one.columns)
-                found.append(SmallChanges(one.shape, places, one.orders[low:high], columns))
+                found += _only(
+                    SmallChanges(one.shape, one.transactions[low:high], one.orders[low:high], columns), numbers
+                )
         return found
+
+
+def _only(one: SmallChanges, numbers: Ints) -> Iterator[SmallChanges]:
+    """Yield the changes of the transactions with these sequences, which become places among them."""
+    places = np.searchsorted(numbers, one.transactions)
+    is_wanted = numbers[np.minimum(places, len(numbers) - 1)] == one.transactions
+    if is_wanted.all():
+        yield SmallChanges(one.shape, places, one.orders, one.columns)
+    elif is_wanted.any():
+        mask = pa.array(is_wanted)
+        columns = tuple(column.filter(mask) for column in one.columns)
+        yield SmallChanges(one.shape, places[is_wanted], one.orders[is_wanted], columns)
 
 
 def plan(part: Group, context: ApplyContext) -> Planned:

@@ -183,6 +183,8 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     yield f"applied     {_position(target['applied'])}"
     if counted := target.get("counters"):
         yield f"counted     {_counted(counted)}"
+    if target.get("consistency"):
+        yield "consistency between barriers only: commits keep no order (commit_order), 'applied' is the last barrier"
     yield f"lag         {_lag(target.get('lag') or {})}"
     yield from _behind(target.get("lag") or {})
     if slow := target.get("slow_epochs"):

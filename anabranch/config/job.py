@@ -18,7 +18,7 @@ from anabranch.config.hops import Hop, hop_of, misfits_of_hop
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import line_of
 from anabranch.config.section import Section, refuse
-from anabranch.config.sections.apply import Apply
+from anabranch.config.sections.apply import STRICT, Apply
 from anabranch.config.sections.capture import Capture
 from anabranch.config.sections.compat import Compat
 from anabranch.config.sections.cutover import Cutover
@@ -92,6 +92,17 @@ class JobConfig(Section):
             refuse_changes(self.pair, self.ddl)
         else:
             refuse_sums(self.tables)
+        return self
+
+    @model_validator(mode="after")
+    def _relaxed_fits(self) -> Self:
+        if self.apply.commit_order == "relaxed":
+            misfits = [entry for entry in self.tables if entry.on_conflict not in (None, "stop")]
+            what = '[apply] commit_order = "relaxed" with on_conflict'
+            if misfits:
+                raise refuse(
+                    *(Problem(f'{what} = "{one.on_conflict}" of {one.id}', expected=STRICT) for one in misfits)
+                )
         return self
 
     @model_validator(mode="after")

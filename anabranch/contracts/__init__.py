@@ -100,7 +100,7 @@ from anabranch.contracts.source_catalog import (
     RedefinedCatalog,
     SourceCatalog,
 )
-from anabranch.contracts.store import JobStore, TableStates, TargetStore
+from anabranch.contracts.store import JobStore, NotesApplied, TableStates, TargetStore
 from anabranch.contracts.tables import (
     LabelTables,
     PlansAltering,
@@ -134,6 +134,7 @@ from anabranch.contracts.writer import (
     Enforced,
     EpochState,
     EpochWriter,
+    ForgetsApplied,
     LabelWriter,
     Needed,
     ParallelWriter,
@@ -193,6 +194,7 @@ __all__ = [
     "FollowsInstances",
     "ForeseeingCatalog",
     "ForeseeingDialect",
+    "ForgetsApplied",
     "HasAttunityTables",
     "HashingReader",
     "HashingSnapshot",
@@ -212,6 +214,7 @@ __all__ = [
     "NamingCatalog",
     "Needed",
     "NewLoad",
+    "NotesApplied",
     "NotesIdle",
     "OlderRow",
     "OpenTransactions",

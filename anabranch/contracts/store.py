@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anabranch.contracts.fence import CutoverStore
 from anabranch.contracts.journal import AsideStore, Journal
@@ -34,6 +34,20 @@ class JobStore(Protocol):
 
     def drop(self, job: str) -> None:
         """Remove all that the job has at the target beside replicated tables; with the last job what `prepare` made."""
+
+
+@runtime_checkable
+class NotesApplied(Protocol):
+    """Keeps notes of transactions that are applied beyond the checkpoint (`[apply] commit_order = "relaxed"`); an ability that
+    not all have. Sessions make them (ApplierSession.commit_ahead), epochs remove them (ForgetsApplied)."""
+
+    def applied(self, job: str) -> Mapping[int, str]:
+        """Return the sequences that are noted, with their native positions. Notes up to the checkpoint say nothing."""
+
+    def begin_notes(self) -> None:
+        """Let releases that do not know these notes refuse the state at the target from here on: they would apply again what
+        is noted. Cheap to repeat. Raises TargetError where the lock of a note at the checkpoint keeps nobody out: in a cluster
+        whose servers ask for rows that were written, and for no locks."""
 
 
 class TableStates(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.errors import TargetUnavailable
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
@@ -211,6 +212,11 @@ class ApplierSession(Protocol):
         the commit; `rollback` then ends the transaction. A commit whose answer is lost raises TargetUnavailable. It is certain
         to survive as PipelinedWriter says."""
 
+    def commit_ahead(self, now: Checkpoint, at: Position) -> bool:
+        """Note as the last statement that the transaction at this place is applied (NotesApplied), and commit. The note is made
+        only while the checkpoint stands at `now`, and nobody moves or claims that until the commit has ended; it is made once.
+        Returns False and raises as `commit`."""
+
     def rollback(self) -> None:
         """Undo what is open, if anything is."""
 
@@ -224,6 +230,14 @@ class ParallelWriter(Protocol):
         Fewer where the target gives no more connections. None where it gives less than two, where one session has to do, or
         where the target would do something by itself on these changes that hangs on their order and that no lock of a row
         tells. Whoever claims the job ends them; `close` closes them, too."""
+
+
+@runtime_checkable
+class ForgetsApplied(Protocol):
+    """Lets a Writer remove notes of transactions that were applied beyond the checkpoint (NotesApplied)."""
+
+    def forget_applied(self, job: str, upto: int) -> None:
+        """Remove the notes up to a sequence, in the open epoch."""
 
 
 @runtime_checkable

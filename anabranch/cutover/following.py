@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from anabranch.contracts import LogOrder, TargetStore
+from anabranch.contracts import LogOrder, NotesApplied, TargetStore
 from anabranch.errors import NotCaughtUp
 from anabranch.model.position import LogMark
 from anabranch.trail.reader import TrailReader
@@ -47,7 +47,7 @@ class Following:
         sequence = self.read(mark, seconds)
         while True:
             at = self.at()
-            if at >= sequence:
+            if at >= sequence and not self._is_between():
                 return at
             self._in_time(until, f"the target is at {at}, not at {sequence}")
 
@@ -55,6 +55,11 @@ class Following:
         """Return the sequence of the target's checkpoint; -1 without one."""
         found = self.store.jobs.checkpoint(self.job.config.name)
         return found.position.sequence if found else -1
+
+    def _is_between(self) -> bool:
+        """Return whether transactions are applied beyond the checkpoint, and perhaps not all before them."""
+        jobs = self.store.jobs
+        return isinstance(jobs, NotesApplied) and bool(jobs.applied(self.job.config.name))
 
     def foreign(self, fence: LogMark, after: int) -> list[dict[str, Any]]:
         """Return rows of replicated tables that are in the trail behind the fence, at most MOST: table, operation, key,

@@ -150,6 +150,7 @@ def _apply_settings(job: JobView, logs_cascades: bool) -> ApplySettings:
     return ApplySettings(
         per_transaction=apply.mode == "transaction",
         appliers=apply.appliers,
+        is_relaxed=apply.commit_order == "relaxed",
         truncate=Emptying(job.config.emptying(job.target)),
         lock=job.config.load.lock,
         logs_cascades=logs_cascades,

@@ -275,6 +275,7 @@ def _target(
         tables=tables,
         counters=counters(snapshot, "apply"),
         slow_epochs=snapshot.get("slow_epochs"),
+        consistency="between_barriers" if job.config.apply.commit_order == "relaxed" else None,
     )
 
 

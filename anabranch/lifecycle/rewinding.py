@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.apply.abilities import merging
-from anabranch.contracts import Begun, TargetStore
+from anabranch.contracts import Begun, NotesApplied, TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
 from anabranch.lifecycle.skipping import require_still, sequence_of
@@ -82,6 +82,9 @@ def _rewind(job: JobView, position: str, execute: bool) -> Rewound:
         if now is None:
             raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
         refuse_changed_job(job)
+        if isinstance(store.jobs, NotesApplied) and store.jobs.applied(job.config.name):
+            what = f"transactions are applied beyond {now.position}, and not all before them"
+            raise StateError(what, job=job.config.name, hint="start the job once: it carries out what is missing")
         states = store.states.tables(job.config.name)
         with TrailReader(job.trail) as trail:
             there = _place(job, trail, position, now.position)

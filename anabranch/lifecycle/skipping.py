@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.contracts import TargetStore
+from anabranch.contracts import NotesApplied, TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -121,6 +121,9 @@ def _require_ahead(job: JobView, store: TargetStore, found: Skipped) -> None:
     if not store.exists() or store.jobs.job(job.config.name) is None:
         raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
     if (applied := _applied(job, store)) < found.sequence:
+        if isinstance(store.jobs, NotesApplied) and found.sequence in store.jobs.applied(job.config.name):
+            hint = "what it did is undone at the target by hand, or by a load of its tables"
+            raise ConfigError(f"{found.position} is applied already, beyond {applied}", job=job.config.name, hint=hint)
         return
     states = store.states.tables(job.config.name)
     if found.changes and all(_waits(states.get(TableId.parse(name)), found.sequence) for name in found.changes):

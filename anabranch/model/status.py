@@ -165,7 +165,7 @@ class SeveralStatus:
 
 @dataclass(frozen=True)
 class TargetStatus:
-    """Target of a job. `name`: of the only one, its place."""
+    """Target of a job. `name`: of the only one, its place; `consistency`: "between_barriers" where commits keep no order."""
 
     name: str
     several: SeveralStatus | None = field(metadata=INLINE)
@@ -174,6 +174,7 @@ class TargetStatus:
     tables: list[TableStatus]
     counters: Facts | None
     slow_epochs: Facts | None = field(default=None, metadata=SPARE)
+    consistency: str | None = field(default=None, metadata=SPARE)
     state: StateStatus | None = field(default=None, metadata=INLINE)
 
 

@@ -4,7 +4,6 @@ source's order, and what becomes of those that meet."""
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,12 +19,11 @@ from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server
 from rigs.chunks import ITEMS
+from rigs.drawn import Transactions, drawn
 from rigs.mysql_applier import Carried
 from rigs.one_by_one import ITEMS as ROWS
 from rigs.one_by_one import alone, insert, item, options
 from rigs.postgresql_applier import TABLES, Applied
-
-Transactions = list[list[tuple[Any, ...]]]
 
 
 @pytest.fixture
@@ -43,31 +41,6 @@ def carried(mysql_family: Server, source_database: Callable[[Server], Database],
     with closing(Carried(database, tmp_path / "trail", [ITEMS], options=options("appliers"))) as made:
         yield made
     failpoints.arm({})
-
-
-def drawn(seed: int, number: int) -> tuple[Transactions, list[tuple[int, int, str]]]:
-    """Transactions that a source could have committed one after the other on few rows, and its rows behind them."""
-    draw, rows, found = random.Random(seed), dict[int, dict[str, Any]](), Transactions()
-    while len(found) < number:
-        changes: list[tuple[Any, ...]] = []
-        for _ in range(draw.randint(1, 3)):
-            key, value = draw.randint(1, 30), draw.randint(1, 60)
-            before = rows.get(key)
-            if before and draw.random() < 0.2:
-                changes.append(("items", "d", rows.pop(key)))
-            elif any(row["a"] == value for row in rows.values()):
-                continue
-            else:
-                to = draw.randint(1, 30) if before and draw.random() < 0.2 else key
-                if to != key and to in rows:
-                    continue
-                rows[to] = item(to, value, f"v{len(found)}")
-                changes.append(
-                    ("items", "u", rows.pop(key) if to != key else before, rows[to]) if before else insert(rows[to])
-                )
-        if changes:
-            found.append(changes)
-    return found, sorted((row["id"], row["a"], row["b"]) for row in rows.values())
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from anabranch import connectors
+from anabranch.apply.context import ApplyContext
 from anabranch.apply.patience import Patience
 from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
+from anabranch.model.schema import Index
 from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
@@ -30,6 +32,13 @@ TABLES = (
     "CREATE TABLE shop.items (id bigint PRIMARY KEY, a bigint, b text)",
     "CREATE TABLE shop.heap (a bigint, b text)",
 )
+
+
+def known_with(known: ApplyContext, unique: Sequence[str]) -> ApplyContext:
+    """The context with a unique key of `items`, which apply knows."""
+    items = known.tables[ITEMS.id]
+    schema = replace(items.schema, indexes=tuple(Index(name, (name,), True) for name in unique))
+    return known.with_followed(replace(items, schema=schema, unique=frozenset(unique)))
 
 
 class ShortPauses(Patience):
@@ -48,6 +57,7 @@ class Applied:
     directory: Path
     endpoint: Endpoint | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    unique: tuple[str, ...] = ()  # columns of `items`, of a unique key of the source
     waits: list[str] = field(default_factory=list)
     on_wait: Any = lambda waits: None
     rows: int = 0
@@ -65,7 +75,7 @@ class Applied:
             for schema in (ITEMS, KEYLESS):
                 store.save_table(JOB, TableState(schema.id, schema.id, "streaming", schema=schema), None)
         self.reader = TrailReader(self.directory)
-        known = context([ITEMS, KEYLESS])
+        known = self.context = known_with(context([ITEMS, KEYLESS]), self.unique)
         self.applier = an_applier(
             JOB,
             self.reader,

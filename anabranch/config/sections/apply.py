@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from anabranch.config.section import Section, refuse
 from anabranch.errors import Problem
+
+# Of what a job with commit_order = "relaxed" needs
+STRICT = '"stop": a row that differs may be that of a later transaction'
 
 
 def _not_newest(value: Any) -> Any:
@@ -22,8 +26,12 @@ class Apply(Section):
     mode: Literal["epoch", "transaction"] = "epoch"
     """One target transaction per epoch (many source transactions), or one per source transaction."""
     appliers: int = Field(default=1, ge=1, le=8)
-    """How many sessions carry out source transactions at once with mode = "transaction"; each commits in the source's order
+    """How many sessions carry out source transactions at once with mode = "transaction"
     ([more](../howto/several-appliers.md))."""
+    commit_order: Literal["kept", "relaxed"] = "kept"
+    """Commit in the source's order with several appliers; or let each commit as soon as what its transaction depends on is
+    committed, where commits are slow. The target is then what the source was between two barriers only
+    ([more](../howto/several-appliers.md#when-commits-are-slow))."""
     truncate: Literal["truncate", "delete"] | None = None
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits. When absent:
     `truncate` at a PostgreSQL, `delete` at a MySQL or MariaDB, where TRUNCATE commits by itself
@@ -57,4 +65,16 @@ class Apply(Section):
         if self.appliers > 1 and self.triggers == "fire":
             expected = "appliers = 1: a trigger may read what a transaction before has not committed yet"
             raise refuse(Problem(f'[apply] appliers = {self.appliers} with triggers = "fire"', expected=expected))
+        if self.commit_order == "relaxed" and (found := list(self._misfits_of_relaxed())):
+            what = '[apply] commit_order = "relaxed" with'
+            raise refuse(*(Problem(f"{what} {misfit}", expected=expected) for misfit, expected in found))
         return self
+
+    def _misfits_of_relaxed(self) -> Iterator[tuple[str, str]]:
+        if self.appliers == 1:
+            yield "appliers = 1", "appliers > 1: one session commits in the source's order"
+        if self.on_error != "stop":
+            at = '"stop": a table is parked, and a row set aside, at one place of the log'
+            yield f'on_error = "{self.on_error}"', at
+        if self.on_conflict != "stop":
+            yield f'on_conflict = "{self.on_conflict}"', STRICT

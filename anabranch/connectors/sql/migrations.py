@@ -1,9 +1,10 @@
 """Numbered files of plain SQL that bring the state of jobs at a target to this release (`target/migrations/`), each carried out
 once, and the notes of what was.
 
-`NNNN_name.before.sql` only adds: releases that do not know it go on working in the same database, on their own jobs. What takes
-something away from them stands in `NNNN_name.after.sql`; it waits until each job of the database was started by a release that
-knows its number, and raises the state's version, by which older releases refuse the state from then on.
+`NNNN_name.before.sql` only adds: releases that do not know it go on working in the same database, on their own jobs; where its
+table may not be passed over, until it is first used (`version_in_use`). What takes something away from them stands in
+`NNNN_name.after.sql`; it waits until each job of the database was started by a release that knows its number, and raises the
+state's version, by which older releases refuse the state from then on.
 
 A file's first line says by what it is known that it was carried out: `-- makes: anabranch.table` or `anabranch.table.column`;
 of an `after`: `-- drops: …`. What does not live here: carrying a file out, and where the notes stand (`target/migrate.py`).
@@ -27,6 +28,7 @@ COMMENT = re.compile(r"\s*--[^\n]*")
 STATEMENT_END = re.compile(r";\s*(?:\n|$)")
 DOES = {"before": "makes", "after": "drops"}
 FIRST = 1  # the version before the first `after`
+APPLIED = "applied"  # the migration whose table releases that do not know it must not pass over, once it is in use
 KNOWS = "knows"  # fact of a job: the newest migration that the release knows which started it last
 
 Done = set[tuple[int, str]]  # number and stage of what has been carried out
@@ -82,9 +84,14 @@ def newest(known: Iterable[Migration]) -> int:
     return max(one.number for one in known)
 
 
+def version_in_use(known: Iterable[Migration]) -> int:
+    """Return the version that keeps out releases which do not know the notes of what is applied beyond a checkpoint."""
+    return next(one.number for one in known if one.name == APPLIED)
+
+
 def carried_out(known: Sequence[Migration], version: int, notes: Sequence[Mapping[str, Any]]) -> Done:
     """Return number and stage of what has been carried out. Raises StateError for a version that this release does not know."""
-    known_version = max([FIRST, *(one.number for one in known if one.stage == "after")])
+    known_version = max([FIRST, *(one.number for one in known if one.stage == "after" or one.name == APPLIED)])
     if version > known_version:
         maker = next((note["release"] for note in reversed(notes) if note["number"] == version), "")
         raise StateError(

@@ -275,10 +275,20 @@ def test_what_stands_for_a_zero_date(tmp_path: Path) -> None:
             load(tmp_path, GOOD + f'[types]\nzero_date = "{text}"\n')
 
 
+RELAXED = 'mode = "transaction"\nappliers = 3\ncommit_order = "relaxed"\n'
 APPLIERS = {
     "in epochs": ("appliers = 2", 'appliers = 2 with mode = "epoch"'),
     "beside triggers": ('mode = "transaction"\nappliers = 4\ntriggers = "fire"', 'with triggers = "fire"'),
     "too many": ('mode = "transaction"\nappliers = 9', "appliers"),
+    "relaxed, one": ('mode = "transaction"\ncommit_order = "relaxed"', 'commit_order = "relaxed" with appliers = 1'),
+    "relaxed, in epochs": ('commit_order = "relaxed"\nappliers = 3', 'appliers = 3 with mode = "epoch"'),
+    "relaxed, parks": (RELAXED + 'on_error = "park"', 'commit_order = "relaxed" with on_error = "park"'),
+    "relaxed, sets aside": (RELAXED + 'on_error = "set_aside"', 'commit_order = "relaxed" with on_error = "set_aside"'),
+    "relaxed, decides": (RELAXED + 'on_conflict = "source_wins"', 'with on_conflict = "source_wins"'),
+    "relaxed, decides of a table": (
+        RELAXED + '[[tables]]\nname = "shop.orders"\non_conflict = "ignore_missing"',
+        'with on_conflict = "ignore_missing" of shop.orders',
+    ),
 }
 
 

@@ -68,8 +68,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "key in the wrong section": (
         more("[apply]\nparallel = 2\n"),
         [
-            "line 9, [apply] parallel: unknown key; expected one of mode, appliers, truncate, triggers, on_conflict, on_error,"
-            " set_aside_limit, runner, stage_rows; did you mean [load] parallel?"
+            "line 9, [apply] parallel: unknown key; expected one of mode, appliers, commit_order, truncate, triggers,"
+            " on_conflict, on_error, set_aside_limit, runner, stage_rows; did you mean [load] parallel?"
         ],
     ),
     "key of a later release": (

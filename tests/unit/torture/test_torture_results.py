@@ -101,6 +101,8 @@ RARE = {
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
     "apply.carried": "live/test_appliers_at_once.py::test_rule_09_a_postgresql_has_a_beginning_whatever_dies",
     "apply.in.turn": "live/test_appliers_at_once.py::test_rule_09_a_postgresql_has_a_beginning_whatever_dies",
+    "apply.out.of.turn": "live/test_appliers_relaxed.py::test_rule_09_a_postgresql_has_each_once_whatever_dies",
+    "apply.relaxed.ended": "live/test_appliers_relaxed.py::test_rule_09_a_postgresql_has_each_once_whatever_dies",
     "trail.check.answer": "scenarios/test_scenario_hops_verify.py::test_an_answer_waits_for_room_in_the_trail",
     "trail.check.answered": "unit/trail/test_trail_checks.py::test_a_death_behind_the_answer_leaves_no_question",
     **{name: LOADS for name in POINTS if name.startswith("trail.load.")},  # each ends a process there

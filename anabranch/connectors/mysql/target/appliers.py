@@ -13,10 +13,11 @@ import pymysql
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.known_columns import KnownTable
 from anabranch.connectors.mysql.target.one_by_one import GUARD, CannotSay, ended, statement
-from anabranch.connectors.mysql.target.ownership import MOVE, TARGET
+from anabranch.connectors.mysql.target.ownership import MOVE, NOTE, TARGET
 from anabranch.connectors.mysql.target.session import Connection, bound, run
 from anabranch.connectors.mysql.target.single_rows import Statements
 from anabranch.connectors.mysql.target.staging import StagingTables
+from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import ChangeShape, TargetTable
 from anabranch.rows.small import Values
@@ -39,7 +40,7 @@ class MysqlApplier:
     and goes in each transaction. `altered`: says which column is no longer what values are written
     for, "" for none.
 
-    Delivery: a transaction and the checkpoint behind it commit together or not at all."""
+    Delivery: a transaction and the checkpoint behind it, or the note of its place, commit together or not at all."""
 
     def __init__(
         self,
@@ -85,10 +86,17 @@ class MysqlApplier:
         return self._try("carry out a transaction", send)
 
     def commit(self, now: Checkpoint, then: Checkpoint) -> bool:
-        connection = self._ready_stages().connection
         there = (then.epoch, then.position.sequence, then.position.native, then.commit_time)
-        place = (*there, self._job, TARGET, now.owner, now.epoch, now.position.sequence)
-        parts = [bound(connection, MOVE, place), GUARD, *connection.committing]
+        return self._commit(MOVE, (*there, self._job, TARGET, now.owner, now.epoch, now.position.sequence))
+
+    def commit_ahead(self, now: Checkpoint, at: Position) -> bool:
+        here = (self._job, TARGET, now.owner, now.epoch, now.position.sequence)
+        return self._commit(NOTE, (at.sequence, at.native, *here))
+
+    def _commit(self, last: str, values: Sequence[object]) -> bool:
+        """Commit behind a last statement, which has to change one row."""
+        connection = self._ready_stages().connection
+        parts = [bound(connection, last, values), GUARD, *connection.committing]
 
         def send() -> None:
             connection.together(parts)

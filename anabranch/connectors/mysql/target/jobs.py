@@ -6,7 +6,7 @@ What does not live here: the checkpoint's compare-and-set (`apply.py`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymysql
@@ -15,8 +15,8 @@ from anabranch.connectors.mysql.target.errors import DUPLICATE
 from anabranch.connectors.mysql.target.removal import remove
 from anabranch.connectors.mysql.target.session import Connection, ask, run, transaction
 from anabranch.connectors.mysql.target.state_session import StateSession
-from anabranch.connectors.sql.migrations import KNOWS
-from anabranch.errors import StateError
+from anabranch.connectors.sql.migrations import KNOWS, Migration, newest, version_in_use
+from anabranch.errors import StateError, TargetError
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 
@@ -39,11 +39,20 @@ INSERT INTO `anabranch`.`checkpoint` (`job`, `target`, `sequence`, `position`, `
 """
 
 
-class MysqlJobs:
-    """JobStore of the target. `release`: the newest migration that this release knows."""
+APPLIED = (
+    "SELECT `sequence`, `position` FROM `anabranch`.`applied` WHERE `job` = %s AND `target` = %s ORDER BY `sequence`"
+)
+HAS_APPLIED = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch' AND TABLE_NAME = 'applied'"
+BEYOND = "SELECT 1 FROM `anabranch`.`applied` WHERE `job` = %s AND `target` = %s AND `sequence` > %s"
+CLUSTERED = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name')"
+KEEP_OUT = "UPDATE `anabranch`.`meta` SET `version` = %s WHERE `version` < %s"
 
-    def __init__(self, session: StateSession, release: int) -> None:
-        self._session, self._release = session, release
+
+class MysqlJobs:
+    """JobStore of the target. `known`: the migrations that this release knows."""
+
+    def __init__(self, session: StateSession, known: Sequence[Migration]) -> None:
+        self._session, self._known = session, known
 
     def job(self, job: str) -> dict[str, str] | None:
         rows = self._session.rows("read the job", READ_JOB, job)
@@ -56,7 +65,7 @@ class MysqlJobs:
 
     def save_job(self, job: str, facts: Mapping[str, str]) -> None:
         rest = {name: value for name, value in facts.items() if name not in COLUMNS}
-        rest[KNOWS] = str(self._release)
+        rest[KNOWS] = str(newest(self._known))
         row = [*(facts.get(name) for name in COLUMNS), json.dumps(rest, ensure_ascii=False), job]
         with self._session("save the job") as connection:
             try:
@@ -74,6 +83,26 @@ class MysqlJobs:
         row = [job, TARGET, position.sequence, position.native, commit_time]
         with self._session("create the checkpoint") as connection:
             add_once(connection, CREATE_CHECKPOINT, row)
+
+    def applied(self, job: str) -> dict[int, str]:
+        doing = "read what is applied beyond the checkpoint"
+        if not self._session.rows(doing, HAS_APPLIED):
+            return {}
+        return {int(sequence): native for sequence, native in self._session.rows(doing, APPLIED, job, TARGET)}
+
+    def begin_notes(self) -> None:
+        from anabranch.connectors.mysql.target.preflight_cluster import (
+            kind,
+        )  # `status` goes without what this brings along
+
+        version = version_in_use(self._known)
+        with self._session("keep older releases out") as connection:
+            if found := kind(dict(ask(connection, CLUSTERED))):
+                hint = '[apply] commit_order = "kept": a claim at another node does not wait for locks at this one'
+                raise TargetError(
+                    f"the target is a part of a {found}, where commits keep the source's order", hint=hint
+                )
+            run(connection, KEEP_OUT, version, version)
 
     def taken_off(self, job: str) -> list[str]:
         from anabranch.connectors.mysql.target import taken_off  # `status` goes without what this brings along
@@ -95,6 +124,13 @@ def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
     """Return a row of READ_CHECKPOINT."""
     owner, epoch, sequence, native, commit_time = row
     return Checkpoint(owner, epoch, Position(sequence, native), commit_time)
+
+
+def is_beyond(connection: Connection, job: str, sequence: int) -> bool:
+    """Return whether anything is applied beyond a checkpoint."""
+    if not ask(connection, HAS_APPLIED):  # an earlier release has made the state
+        return False
+    return bool(ask(connection, f"{BEYOND} LIMIT 1", job, TARGET, sequence))
 
 
 def add_once(connection: Connection, statement: str, row: list[Any]) -> bool:

@@ -24,6 +24,14 @@ MOVE = """
 UPDATE `anabranch`.`checkpoint` SET `epoch` = %s, `sequence` = %s, `position` = %s, `commit_time` = %s
  WHERE `job` = %s AND `target` = %s AND `owner` = %s AND `epoch` = %s AND `sequence` = %s
 """
+# The share lock waits for whoever moves or claims the checkpoint, and they for it; in READ COMMITTED a plain SELECT takes none.
+# https://dev.mysql.com/doc/refman/8.0/en/innodb-locking-reads.html
+NOTE = """
+INSERT INTO `anabranch`.`applied` (`job`, `target`, `sequence`, `position`)
+SELECT `job`, `target`, %s, %s FROM `anabranch`.`checkpoint`
+ WHERE `job` = %s AND `target` = %s AND `owner` = %s AND `epoch` = %s AND `sequence` = %s LOCK IN SHARE MODE
+"""
+FORGET = "DELETE FROM `anabranch`.`applied` WHERE `job` = %s AND `target` = %s AND `sequence` <= %s"
 HOLDER = "SELECT IS_USED_LOCK(%s)"
 LOCK, LOCK_WAIT_S = "SELECT GET_LOCK(%s, %s)", 10
 END_WAIT_S = 10.0

@@ -24,7 +24,7 @@ TABLES = (
     "set_aside",
     "trace",
 )  # rows of jobs
-LATER = ("cutover", "verified", "pair_note", "ddl")  # the same; a release before may not have made them
+LATER = ("cutover", "verified", "pair_note", "ddl", "applied")  # the same; a release before may not have made them
 HAS = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'anabranch' AND TABLE_NAME = %s"
 # `meta` goes first: who is stopped on the way has left no state, and the next `prepare` makes what is missing.
 ALL = ("meta", *TABLES, *LATER)

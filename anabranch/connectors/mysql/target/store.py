@@ -17,7 +17,7 @@ from anabranch.connectors.mysql.target.progress_view import show
 from anabranch.connectors.mysql.target.state_session import StateSession, only_one
 from anabranch.connectors.mysql.target.states import MysqlTableStates
 from anabranch.connectors.mysql.target.verified import MysqlVerified
-from anabranch.connectors.sql.migrations import Migration, newest
+from anabranch.connectors.sql.migrations import Migration
 from anabranch.model.endpoint import Endpoint
 
 
@@ -29,7 +29,7 @@ class MysqlStore:
     def __init__(self, endpoint: Endpoint, migrations: Sequence[Migration] = ()) -> None:
         """Set up the store. `migrations`: in place of those of this release."""
         self._session, self._migrations = StateSession(endpoint), migrations or shipped()
-        self.jobs = MysqlJobs(self._session, newest(self._migrations))
+        self.jobs = MysqlJobs(self._session, self._migrations)
         self.states = MysqlTableStates(self._session)
         self.journal = MysqlJournal(self._session)
         self.asides = MysqlAsides(self._session)

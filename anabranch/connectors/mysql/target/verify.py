@@ -16,12 +16,13 @@ from anabranch.connectors.mysql.kept import BACK, LOST, SAVED, why_held
 from anabranch.connectors.mysql.packets import Front, RawRows, joined, values
 from anabranch.connectors.mysql.target import hashed, pieces, terms
 from anabranch.connectors.mysql.target.errors import translated
-from anabranch.connectors.mysql.target.jobs import READ_CHECKPOINT, TARGET, checkpoint_of
+from anabranch.connectors.mysql.target.jobs import READ_CHECKPOINT, TARGET, checkpoint_of, is_beyond
 from anabranch.connectors.mysql.target.known_columns import KnownColumns
 from anabranch.connectors.mysql.target.literals import Literals, comparable
 from anabranch.connectors.mysql.target.session import Connection, ask, connect, quoted, run, table_name
 from anabranch.connectors.mysql.target.states import READ_TABLE, state_of
 from anabranch.connectors.mysql.target.words import bare
+from anabranch.connectors.sql.barriers import at_barrier
 from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
@@ -93,10 +94,25 @@ class MysqlTargetReader:
     def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
         self.leave()
         with translated("read the checkpoint"):
-            session = self._begun()
-            at = ask(session, READ_CHECKPOINT, job, TARGET)
+            session, at = self._at_barrier(job)
             state = ask(session, READ_TABLE, job, str(table))
-        return (checkpoint_of(at[0]), state_of(state[0], None)) if at and state else None
+        return (at, state_of(state[0], None)) if at and state else None
+
+    def _at_barrier(self, job: str, keeps: bool = False) -> tuple[Connection, Checkpoint | None]:
+        """Open a snapshot, and return where the job is in it. `keeps`: with a savepoint before anything is read."""
+
+        def look() -> tuple[Connection, Checkpoint | None]:
+            session = self._begun()
+            if keeps:
+                run(session, SAVED)
+            rows = ask(session, READ_CHECKPOINT, job, TARGET)
+            return session, checkpoint_of(rows[0]) if rows else None
+
+        def is_between(found: tuple[Connection, Checkpoint | None]) -> bool:
+            session, at = found
+            return at is not None and is_beyond(session, job, at.position.sequence)
+
+        return at_barrier(look, is_between, self.leave)
 
     def keep(self, job: str) -> Checkpoint | None:
         self._is_kept = False
@@ -104,12 +120,10 @@ class MysqlTargetReader:
         with translated("open a snapshot"):
             if why := why_held(self._session()):
                 raise TargetError(why)
-            session = self._begun()
-            run(session, SAVED)
-            at = ask(session, READ_CHECKPOINT, job, TARGET)
+            session, at = self._at_barrier(job, keeps=True)
             run(session, BACK)
         self._is_kept = True
-        return checkpoint_of(at[0]) if at else None
+        return at
 
     def release(self) -> None:
         with translated("go back in a snapshot"):

@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target.known_columns import KnownColumns
 from anabranch.connectors.postgresql.target.pipelined import Pipeline, run
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import ChangeShape
 from anabranch.rows.small import Values
@@ -42,7 +43,7 @@ FIRES, FIRES_AS_REPLICA = ["O", "A"], ["R", "A"]
 class PostgresApplier:
     """An `ApplierSession` of an owner. Not for two threads.
 
-    Delivery: a transaction and the checkpoint behind it commit together or not at all."""
+    Delivery: a transaction and the checkpoint behind it, or the note of its place, commit together or not at all."""
 
     def __init__(self, connect: Callable[[], Connection], job: str, owner: str, number: int) -> None:
         self._connect, self._job, self._owner, self._mark = connect, job, owner, f"{owner}.{number}"
@@ -82,6 +83,10 @@ class PostgresApplier:
     def commit(self, now: Checkpoint, then: Checkpoint) -> bool:
         with translated("commit a transaction"):
             return self._pipeline.end(now, then)
+
+    def commit_ahead(self, now: Checkpoint, at: Position) -> bool:
+        with translated("commit a transaction"):
+            return self._pipeline.end_ahead(now, at)
 
     def rollback(self) -> None:
         if self._open is None or self._open.pgconn.transaction_status == TransactionStatus.IDLE:

@@ -23,6 +23,7 @@ from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.target import (
     altered_columns,
+    applied,
     aside,
     conflicts,
     ddl_notes,
@@ -46,7 +47,7 @@ from anabranch.connectors.postgresql.target.session_origin import SessionOrigin
 from anabranch.connectors.postgresql.target.shared_tables import refuse_truncate
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.postgresql.target.staging import StagingTables
-from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, require_same, save_table
+from anabranch.connectors.postgresql.target.store import FORGET_UNTOUCHED, TARGET, require_same, save_table
 from anabranch.connectors.postgresql.target.unchanged_types import ColumnTypes, changed_table, mixed_table
 from anabranch.connectors.sql.appliers import Appliers
 from anabranch.connectors.sql.merge_pieces import Texts
@@ -353,6 +354,11 @@ class PostgresWriter:
     def forget_table(self, job: str, table: TableId) -> None:
         self._transaction()
         self._forgotten.append((job, str(table)))
+
+    def forget_applied(self, job: str, upto: int) -> None:
+        connection, _ = self._transaction()
+        with translated("forget what was applied beyond the checkpoint"):
+            applied.forget(connection, job, TARGET, upto)
 
     # --- notes of a pair ----------------------------------------------------------------------------------------------
 

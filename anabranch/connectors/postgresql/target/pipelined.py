@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator, Sequence
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -27,6 +28,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.known_columns import KnownColumns, KnownTable, on_key, own_rows, sets
 from anabranch.connectors.postgresql.target.store import TARGET
+from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import DELETE, INSERT, ChangeShape
 from anabranch.rows.small import SmallTransactions, Values
@@ -51,6 +53,17 @@ SELECT 1 / count(*) FROM moved
 MARK, UNMARK = b"anabranch_mark", b"anabranch_unmark"
 MARK_SQL = "INSERT INTO anabranch.checkpoint (job, target, sequence, position) VALUES ({job}, $1, 0, '')"
 UNMARK_SQL = "DELETE FROM anabranch.checkpoint WHERE job = {job} AND target = $1"
+# The share lock waits for whoever moves or claims the checkpoint, and they for it.
+# https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS
+NOTE = b"anabranch_note"
+NOTE_TYPES = (INT8, TEXT, INT8, INT8)
+NOTE_SQL = """
+WITH here AS (
+  SELECT job, target FROM anabranch.checkpoint
+   WHERE job = {job} AND target = {target} AND owner = {owner} AND epoch = $3 AND sequence = $4 FOR SHARE),
+noted AS (INSERT INTO anabranch.applied (job, target, sequence, position) SELECT job, target, $1, $2 FROM here RETURNING 1)
+SELECT 1 / count(*) FROM noted
+"""
 CHANGE_SQL = """
 WITH changed AS ({change} RETURNING {same} AS same)
 SELECT 1 / (count(*) = 1 AND bool_and(same))::int FROM changed
@@ -67,7 +80,7 @@ class Pipeline:
     def __init__(self, connection: Connection, known: KnownColumns, job: str, owner: str) -> None:
         self._connection, self._known, self._job, self._owner = connection, known, job, owner
         self._names: dict[ChangeShape, bytes] = {}
-        self._has_move = self._has_mark = False
+        self._has_move = self._has_mark = self._has_note = False
         self._number = 0
 
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> None:
@@ -132,6 +145,24 @@ class Pipeline:
         pgconn = self._connection.pgconn
         return _in_pipeline(pgconn, sent())
 
+    def end_ahead(self, now: Checkpoint, at: Position) -> bool:
+        """Note in the open transaction that it is applied beyond the checkpoint, which is at `now`, and commit it. Returns
+        False as `end`."""
+
+        def sent() -> Iterator[int]:
+            native, there = at.native.encode(), (now.epoch, now.position.sequence)
+            pgconn.send_query_prepared(NOTE, [b"%d" % at.sequence, native, *(b"%d" % one for one in there)])
+            pgconn.send_query_params(b"COMMIT", None)
+            pgconn.pipeline_sync()
+            yield 1
+
+        try:
+            self._prepare_note()
+        except NotPrepared:
+            return False
+        pgconn = self._connection.pgconn
+        return _in_pipeline(pgconn, sent())
+
     def _keep(self, found: PGresult) -> None:
         """Keep those statements that the server still has."""
         there = {found.get_value(row, 0) for row in range(found.ntuples)}
@@ -142,9 +173,7 @@ class Pipeline:
 
     def _prepared(self, shape: ChangeShape) -> bytes:
         if not self._has_move:
-            parts = {"job": self._job, "target": TARGET, "owner": self._owner}
-            query = sql.SQL(MOVE_SQL).format(**{name: sql.Literal(value) for name, value in parts.items()})
-            self._prepare(MOVE, query, MOVE_TYPES)
+            self._prepare(MOVE, self._of_owner(MOVE_SQL), MOVE_TYPES)
             self._has_move = True
         if shape not in self._names:
             known = self._known.of(shape.table.target)
@@ -155,6 +184,15 @@ class Pipeline:
             self._prepare(name, _statement(shape, known), [known.types[column] for column in shape.columns])
             self._names[shape] = name
         return self._names[shape]
+
+    def _of_owner(self, text: LiteralString) -> sql.Composed:
+        parts = {"job": self._job, "target": TARGET, "owner": self._owner}
+        return sql.SQL(text).format(**{name: sql.Literal(value) for name, value in parts.items()})
+
+    def _prepare_note(self) -> None:
+        if not self._has_note:
+            self._prepare(NOTE, self._of_owner(NOTE_SQL), NOTE_TYPES)
+            self._has_note = True
 
     def _prepare_mark(self) -> None:
         if not self._has_mark:

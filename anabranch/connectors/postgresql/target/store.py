@@ -14,7 +14,16 @@ from psycopg.types.json import Jsonb
 
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.target import aside, conflicts, cutover_notes, ddl_notes, skipped, trace, verified
+from anabranch.connectors.postgresql.target import (
+    applied,
+    aside,
+    conflicts,
+    cutover_notes,
+    ddl_notes,
+    skipped,
+    trace,
+    verified,
+)
 from anabranch.connectors.postgresql.target.migrate import migrate, shipped
 from anabranch.connectors.postgresql.target.progress_view import hide, show
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
@@ -47,6 +56,7 @@ MORE_TABLES = (
     "verified",
     "pair_note",
     "ddl",
+    "applied",
 )  # an earlier release may not have made them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
@@ -193,6 +203,14 @@ class PostgresStore:
         with self._session("create the checkpoint") as connection:
             row = [job, TARGET, position.sequence, position.native, commit_time]
             connection.execute(CREATE_CHECKPOINT, row)
+
+    def applied(self, job: str) -> dict[int, str]:
+        with self._session("read what is applied beyond the checkpoint") as connection:
+            return applied.read(connection, job, TARGET) if _exists(connection, "applied") else {}
+
+    def begin_notes(self) -> None:
+        with self._session("keep older releases out") as connection:
+            applied.keep_older_out(connection, self._migrations)
 
     def tables(self, job: str, whole: bool = True) -> dict[TableId, TableState]:
         with self._session("read the tables' states") as connection:

@@ -17,8 +17,9 @@ from anabranch.connectors.postgresql.copy_out import MISCOUNTED, plain_lines
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.fingerprint import HASHINGS, fingerprint
 from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
-from anabranch.connectors.postgresql.target import choices
+from anabranch.connectors.postgresql.target import applied, choices
 from anabranch.connectors.postgresql.target.store import READ_CHECKPOINT, READ_TABLE, TARGET, checkpoint_of, state_of
+from anabranch.connectors.sql.barriers import at_barrier
 from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
@@ -101,23 +102,34 @@ class PostgresReader:
             yield from plain_lines(self._session(), select(table, condition), refusal)
 
     def place(self, job: str, table: TableId) -> tuple[Checkpoint, TableState] | None:
-        self.leave()
         with translated("read the checkpoint"):
+            session, at = self._at_barrier(job)
+            state = session.execute(READ_TABLE, [job, str(table)]).fetchone()
+        return None if at is None or state is None else (at, state_of(state, whole=False))
+
+    def _at_barrier(self, job: str) -> tuple[Connection, Checkpoint | None]:
+        """Open a snapshot, and return where the job is in it."""
+
+        def look() -> tuple[Connection, Checkpoint | None]:
             session = self._session()
             session.execute(BEGIN)
             at = session.execute(READ_CHECKPOINT, [job, TARGET]).fetchone()
-            state = session.execute(READ_TABLE, [job, str(table)]).fetchone()
-        return None if at is None or state is None else (checkpoint_of(at), state_of(state, whole=False))
+            return session, None if at is None else checkpoint_of(at)
+
+        def is_between(found: tuple[Connection, Checkpoint | None]) -> bool:
+            session, at = found
+            return at is not None and applied.is_beyond(session, job, TARGET, at.position.sequence)
+
+        self.leave()
+        return at_barrier(look, is_between, self.leave)
 
     def share(self, job: str) -> tuple[str, Checkpoint] | None:
         self.leave()
         with translated("share a snapshot"):
-            session = self._session()
-            session.execute("SET idle_in_transaction_session_timeout = 0")
-            session.execute(BEGIN)
-            at = session.execute(READ_CHECKPOINT, [job, TARGET]).fetchone()
+            self._session().execute("SET idle_in_transaction_session_timeout = 0")
+            session, at = self._at_barrier(job)
             name = session.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
-        return None if at is None or name is None else (str(name[0]), checkpoint_of(at))
+        return None if at is None or name is None else (str(name[0]), at)
 
     def open_shared(self, shared: str) -> bool:
         self.leave()
