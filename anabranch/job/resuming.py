@@ -27,7 +27,7 @@ from anabranch.model.position import Position
 from anabranch.model.state import Skipped
 from anabranch.model.table_life import TableState
 from anabranch.model.value_rules import ValueRules
-from anabranch.model.verified import Verified, VerifiedBy
+from anabranch.model.verified import Reached, Verified, VerifiedBy
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import LATE, Compared, Kept, TableResult, Verification
 from anabranch.verify.touched import Parent
@@ -42,11 +42,14 @@ OTHER_SERVER = (
     "the source has become another server than the one that an earlier call compared; the next one compares it"
 )
 
+SWITCHED = "the source has become another server since it was compared; the next call compares it"
+IN_PART = "it was compared in part; verify --resume goes on behind that"
+
 
 @dataclass(frozen=True)
 class Resumed:
     """A verification under way. `run`: when its first call began, microseconds since 1970 UTC, which names it; `server`: which
-    one the source is now; `earlier`: results of earlier calls that still hold."""
+    one the source is now; `earlier`: results of earlier calls that still hold; `begun`: tables up to where those have come."""
 
     job: JobView
     run: int
@@ -56,6 +59,7 @@ class Resumed:
     rules: ValueRules
     parents: Mapping[TableId, Mapping[TableId, Parent]]
     earlier: Mapping[TableId, Verified] = field(default_factory=dict)
+    begun: Mapping[TableId, Reached] = field(default_factory=dict)
     is_new: bool = False
 
     def left(self, tables: Sequence[VerifyTable]) -> list[VerifyTable]:
@@ -70,7 +74,7 @@ class Resumed:
         name = self.job.config.name
         with store_of(self.job) as store:
             for found in store.verifications.verified(name):
-                if found.earlier is not None or (found.by is not None and found.by.run):
+                if found.earlier is not None or found.runs:
                     store.prepare()
                     gone = replace(found.without_run(), at=found.at + 1)  # one that has come meanwhile is of now
                     store.verifications.note_verified(name, gone, found.at)
@@ -86,16 +90,7 @@ class Resumed:
     ) -> TableResult:
         """Keep the result of a table that was compared from `began` on, unless it is not the table any more that it was then.
         `before`: what was kept of it before. Returns it with its time."""
-        by = VerifiedBy(
-            self.run,
-            self.digest(one),
-            self.server,
-            self.cutovers,
-            self.by_rows,
-            result.rows_target,
-            result.others,
-            result.digests,
-        )
+        by = self.by(one, result)
         found = as_kept(result, state, Turn(Verification((result,), positions=places)), began)
         name = self.job.config.name
         with store_of(self.job) as store:
@@ -110,6 +105,29 @@ class Resumed:
                 )
         reach("verify.kept")
         return replace(result, compared=Compared(_moment(found.at), places))
+
+    def by(self, one: VerifyTable, result: TableResult) -> VerifiedBy:
+        """Return what decides whether a result of this verification holds later."""
+        there = result.rows_target, result.others, result.digests
+        return VerifiedBy(self.run, self.digest(one), self.server, self.cutovers, self.by_rows, *there)
+
+    def keep_reached(self, state: TableState, reached: Reached, before: Verified | None) -> Verified | None:
+        """Keep up to where a table was found equal, beside what was kept of it before. Returns what is kept now; None, where
+        something else is by now, or nothing, since rows may have changed that were read."""
+        name = self.job.config.name
+        with store_of(self.job) as store:
+            store.prepare()
+            now = store.states.table(name, state.source)
+            if now is None or not now.is_streaming or now.generation != state.generation:
+                return None
+            if before is None or before.why == IN_PART:
+                at = max(time.time_ns() // 1000, before.at + 1 if before else 0)
+                found = _in_part(state, reached, at)
+            else:
+                found = replace(before, at=before.at + 1, reached=reached)  # when that was found stays
+            is_kept = store.verifications.note_verified(name, found, before.at if before else 0)
+        reach("verify.kept")
+        return found if is_kept else None
 
     def whole(self, tables: Sequence[VerifyTable], found: Verification, is_same: bool) -> Verification:
         """Return the result of all tables in their order: what this call found, and what earlier ones did. `is_same`: the
@@ -169,65 +187,93 @@ def resumed(
         results = store.verifications.verified(name)
         notes = store.cutovers.cutover_notes(name)
         skipped = store.journal.skipped(name)
-    runs = (one.by.run for found in results for one in (found, found.earlier) if one and one.by)
-    last = max(runs, default=0)
+    last = max((run for found in results for run in found.runs), default=0)
     run = last if wanted.resumes else 0
     made = Resumed(job, run, server, Cutover.of(notes).last, wanted.by_rows, rules, parents)
     free = given_back(notes)
     since = (
         free.number if free else notes[-1].number + 1 if last_flip(notes) else 0
     )  # no result counts while it is in use
-    known = {one.source: one.that_goes_on for one in results}
-    earlier = {
-        one.table.source: found
-        for one in tables
-        if run
-        and (found := known.get(one.table.source)) is not None
-        and _holds(found, made, one, states[one.table.source], since)
-        and not _is_skipped(found, skipped)
-    }
+    earlier, begun = dict[TableId, Verified](), dict[TableId, Reached]()
+    known = {one.source: one for one in results} if run else {}
+    for one in tables:
+        last_found, state = known.get(one.table.source), states[one.table.source]
+        if last_found is None:
+            continue
+        found, part = last_found.that_goes_on, last_found.reached
+        if found is not None and found.is_equal and _holds(found, made, one, state, since, skipped):
+            earlier[one.table.source] = found
+        elif part is not None and _holds(part, made, one, state, since, skipped):
+            begun[one.table.source] = part
     is_through = len(earlier) == len(tables)
     if not run or is_through:
         # a clock that was set back names none before it
         return replace(made, run=max(last + 1, time.time_ns() // 1000), is_new=True)
-    return replace(made, earlier=earlier)
+    return replace(made, earlier=earlier, begun=begun)
 
 
-def _holds(found: Verified, now: Resumed, one: VerifyTable, state: TableState, since: int) -> bool:
-    """Return whether a result says of the table as it is now that it was equal as a whole, by what is compared now. `since`:
-    the note of a cut-over that has to be there before it."""
+def _holds(
+    found: Verified | Reached,
+    now: Resumed,
+    one: VerifyTable,
+    state: TableState,
+    since: int,
+    skipped: Sequence[Skipped],
+) -> bool:
+    """Return whether rows that were found equal are those of the table as it is now, by what is compared now. `since`: the note
+    of a cut-over that has to be there before it; `skipped`: transactions that were left out."""
     by = found.by
     return (
         by is not None
         and by.run == now.run
-        and found.is_equal
         and found.generation == state.generation
         and not state.facts.set_aside
         and by.compared == now.digest(one)
         and by.server == now.server
         and by.cutovers >= since
         and (by.by_rows or not now.by_rows)
+        and not _is_skipped(found.positions[0], one.table.source, skipped)
     )
 
 
-def _is_skipped(found: Verified, skipped: Sequence[Skipped]) -> bool:
+def _is_skipped(place: str, table: TableId, skipped: Sequence[Skipped]) -> bool:
     """Return whether a transaction with rows of the table was left out behind the place at which it was compared, or may have
     been."""
-    at = Position.parse(found.positions[0]).sequence if found.positions[0] else -1
-    return any(str(found.source) in one.changes and one.sequence > at for one in skipped)
+    at = Position.parse(place).sequence if place else -1
+    return any(str(table) in one.changes and one.sequence > at for one in skipped)
+
+
+def _in_part(state: TableState, reached: Reached, at: int) -> Verified:
+    """Return what is kept of a table of which nothing else is known: nobody can tell of all of it."""
+    return Verified(
+        state.source,
+        at,
+        reached.began,
+        "pending",
+        state.generation,
+        reached.positions,
+        reached.rows,
+        differing=0,
+        pending=1,
+        is_complete=False,
+        why=IN_PART,
+        reached=reached,
+    )
 
 
 def going_on(found: Verified, before: Verified | None, result: TableResult, server: str, by_rows: bool) -> Verified:
     """Return a turn of `--watch` as one of the verification that had the table before it: a later look at all of its rows
     does for that one, too. One that does not tell of all, and finds nothing that differs, leaves it what it had; not one that
     could not look, or that found what differs while nobody could tell whose it is."""
-    last = before.that_goes_on if before is not None else None
-    if last is None or last.by is None or not last.by.run or found.result == "different":
+    last, part = (before.that_goes_on, before.reached) if before is not None else (None, None)
+    run = (last and last.by and last.by.run) or (part and part.by.run)
+    if not run or found.result == "different":
         return found
     if found.place is None:
-        return replace(found, earlier=last) if not found.pending or result.why == LATE else found
+        is_as_before = not found.pending or result.why == LATE
+        return replace(found, earlier=last, reached=part) if is_as_before else found
     by = VerifiedBy(
-        last.by.run,
+        run,
         found.place.compared,
         server,
         found.place.cutovers,

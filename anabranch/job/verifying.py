@@ -36,6 +36,7 @@ from anabranch.verify.report import Parked, SetAside, TableResult, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
 from anabranch.verify.shapes import shaped
 from anabranch.verify.since import verify_since
+from anabranch.verify.stretches import Stretch
 from anabranch.verify.touched import parents_of
 from anabranch.verify.wanted import Wanted
 from anabranch.view.definitions import logs_cascades
@@ -215,9 +216,10 @@ def compared_whole(
     wanted: Wanted,
     beside: Beside | None,
     is_still: bool = False,
+    stretch: Stretch | None = None,
 ) -> Verification:
-    """Compare tables to the end. What differs cannot be told where a way back was armed meanwhile."""
-    found = compared(job, spark, tables, wanted, beside)
+    """Compare tables, or a stretch of one, to the end. What differs cannot be told where a way back was armed meanwhile."""
+    found = compared(job, spark, tables, wanted, beside, stretch=stretch)
     assert found is not None, "nothing stops it"
     if beside is None or is_still or not beside.tells_all or tells_all(job):
         return found
@@ -231,8 +233,9 @@ def compared(
     wanted: Wanted,
     beside: Beside | None,
     stop: Callable[[], bool] = lambda: False,
+    stretch: Stretch | None = None,
 ) -> Verification | None:
-    """Compare tables; None when stopped."""
+    """Compare tables, or a stretch of one table; None when stopped."""
     began, expected = place_of(job), expected_identity(job)
     limit_keys = KEYS if wanted.repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1)
     some = [one for one in tables if _can_compare(one, value_rules(job))]
@@ -253,6 +256,7 @@ def compared(
                 beside=beside,
                 budget=wanted.budget,
                 sample=wanted.sample,
+                stretch=stretch,
                 opening=_opening(job, wanted, beside, expected),
                 tell=tell,
                 stop=stop,

@@ -58,13 +58,44 @@ class VerifiedBy:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """Say up to which key a verification that goes on has found a large table equal. `key`: the whole numbers that begin the
+    key of a row (source column -> value); rows up to it, itself included, were compared. `began`, `positions`, `rows`: as in a
+    result, of these rows; those of the target are in `by`."""
+
+    by: VerifiedBy
+    generation: int
+    key: tuple[tuple[str, str], ...]
+    began: int
+    positions: tuple[str, str]
+    rows: int
+
+    def __str__(self) -> str:
+        return ", ".join(f"{column}={value}" for column, value in self.key)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return it in JSON's values."""
+        lists = {"key": [list(one) for one in self.key], "positions": list(self.positions)}
+        return {**asdict(self), "by": self.by.facts, **lists}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Reached:
+        """Return what was kept."""
+        key = tuple((column, value) for column, value in facts["key"])
+        before, after = facts["positions"]
+        return cls(**{**facts, "by": VerifiedBy.of(facts["by"]), "key": key, "positions": (before, after)})
+
+
+@dataclass(frozen=True, slots=True)
 class Verified:
     """Keep how a table was found. `at`: when that was known, microseconds since 1970 UTC, by the clock of who looked;
     `began`: the same of the beginning. `result`: identical, different or pending. `positions`: where the job was at the
     target before and after. `rows`: at the source. `differing`, `pending`: rows; at least so many unless `is_complete`.
     `sample`: the share of the table that was compared, as "5%"; None: all of it. `place`: of a table that is equal as a
     whole, if known. `by`: what another call needs to go on behind it; None where that was not kept. `earlier`: the last result
-    that says so, where this one does not tell of all rows, and none of them has been found to differ since."""
+    that says so, where this one does not tell of all rows, and none of them has been found to differ since. `reached`: how far
+    a verification is that compares the table now, whatever was found before."""
 
     source: TableId
     at: int
@@ -81,6 +112,7 @@ class Verified:
     place: VerifiedPlace | None = None
     by: VerifiedBy | None = None
     earlier: Verified | None = None
+    reached: Reached | None = None
 
     @property
     def is_equal(self) -> bool:
@@ -92,9 +124,15 @@ class Verified:
         """Return the last result behind which another call may go on: this one, or the one before it."""
         return self if self.is_equal and self.by is not None else self.earlier
 
+    @property
+    def runs(self) -> list[int]:
+        """Return the verifications that go on behind what is kept here, by their names."""
+        by = [one.by for one in (self, self.earlier) if one] + [self.reached and self.reached.by]
+        return [one.run for one in by if one and one.run]
+
     def without_run(self) -> Verified:
         """Return it as of no verification that goes on. What it knew of cut-overs stays: else clocks would tell."""
-        return replace(self, by=replace(self.by, run=0) if self.by else None, earlier=None)
+        return replace(self, by=replace(self.by, run=0) if self.by else None, earlier=None, reached=None)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -113,6 +151,7 @@ class Verified:
             **({"place": self.place.facts} if self.place else {}),
             **({"by": self.by.facts} if self.by else {}),
             **({"earlier": {"at": self.earlier.at, **self.earlier.facts}} if self.earlier else {}),
+            **({"reached": self.reached.facts} if self.reached else {}),
         }
 
     @classmethod
@@ -135,4 +174,5 @@ class Verified:
             VerifiedPlace(**facts["place"]) if facts.get("place") else None,
             VerifiedBy.of(facts["by"]) if facts.get("by") else None,
             cls.of(source, facts["earlier"]["at"], facts["earlier"]) if facts.get("earlier") else None,
+            Reached.of(facts["reached"]) if facts.get("reached") else None,
         )

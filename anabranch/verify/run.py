@@ -41,6 +41,7 @@ from anabranch.verify.filtering import Filtering
 from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
 from anabranch.verify.report import NO_TIME, Difference, TableResult, Verification
 from anabranch.verify.sampling import Part, cut_sample, of_parts
+from anabranch.verify.stretches import Stretch, pieces_of_stretch
 from anabranch.verify.wanted import Sample
 
 ROWS_PER_PIECE = 200_000
@@ -97,17 +98,19 @@ def verify_tables(
     beside: Beside | None = None,
     budget: float = math.inf,
     sample: Sample | None = None,
+    stretch: Stretch | None = None,
     opening: Opening | None = None,
     tell: Tell = silent,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
     """Compare tables; None when `stop()` ended it. At most `limit_keys` keys are shown per table; `by_rows`: all rows are read,
     also where servers can sum up their own; `beside`: the job that runs meanwhile; `budget`: seconds after which what is not
-    decided is pending; `sample`: of each table only ranges of its key are compared; `opening`: how both ends can be read
-    at one position. Raises what a task raised, as one message."""
+    decided is pending; `sample`: of each table only ranges of its key are compared; `stretch`: of the one table only that;
+    `opening`: how both ends can be read at one position. Raises what a task raised, as one message."""
     values, began = rules or ValueRules(), time.monotonic()
     ends, every = (source, target, values, expected_identity), tables
-    pieces, parts = _pieces(source, target, every, rows_per_piece, values, expected_identity, beside is None, sample)
+    cutting = _Cutting(rows_per_piece, beside is None, sample, stretch)
+    pieces, parts = cutting.pieces(source, target, every, values, expected_identity)
     if budget < math.inf:  # a large table that takes all of the time leaves small ones theirs
         pieces = pieces[::-1]
     tables = [one for one in every if parts is None or one.table.source in parts]
@@ -187,22 +190,32 @@ def _sums(
     return None if equal is None or read is None else equal | read
 
 
-def _pieces(
-    source: SourceConnector,
-    target: ReadTarget,
-    tables: Sequence[VerifyTable],
-    rows_per_piece: int,
-    rules: ValueRules,
-    identity: str,
-    by_place: bool,
-    sample: Sample | None,
-) -> tuple[list[VerifyPiece], Mapping[TableId, Part] | None]:
-    """Return what is read of both sides, and, of a sample, which parts of the tables that is."""
-    how: Any = {"rows_per_piece": rows_per_piece, "rules": rules, "expected_identity": identity}
-    if sample is None:
-        return cut(source, target, tables, **how, by_place=by_place), None
-    found = cut_sample(source, target, tables, sample, **how)
-    return found.pieces, found.parts
+@dataclass(frozen=True, slots=True)
+class _Cutting:
+    """The cutting of tables, and which part of them is read. `by_place`: a source may be cut by where its rows lie."""
+
+    rows_per_piece: int
+    by_place: bool
+    sample: Sample | None
+    stretch: Stretch | None
+
+    def pieces(
+        self,
+        source: SourceConnector,
+        target: ReadTarget,
+        tables: Sequence[VerifyTable],
+        rules: ValueRules,
+        identity: str,
+    ) -> tuple[list[VerifyPiece], Mapping[TableId, Part] | None]:
+        """Return what is read of both sides, and, of a sample, which parts of the tables that is."""
+        if self.stretch is not None:
+            (one,) = tables
+            return pieces_of_stretch(target, one, self.stretch, rules), None
+        how: Any = {"rows_per_piece": self.rows_per_piece, "rules": rules, "expected_identity": identity}
+        if self.sample is None:
+            return cut(source, target, tables, **how, by_place=self.by_place), None
+        found = cut_sample(source, target, tables, self.sample, **how)
+        return found.pieces, found.parts
 
 
 def _decide_once(tables: Sequence[Undecided], comparison: Comparison, differences: Differences) -> bool:

@@ -102,16 +102,28 @@ def _ranged(
     leading = numbers_of(one)
     if not leading or not isinstance(reader, RangedReader) or has_json_key(one.schema, rules):
         return [], None
-    ranged = replace(one, schema=replace(one.schema, primary_key=tuple(leading)))
-    bounds = list(_distinct(snapshot.bounds(ranged.schema, rows_per_range(rows, sample.share))))
+    ranged = ranged_by(one, leading)
+    bounds = list(distinct(snapshot.bounds(ranged.schema, rows_per_range(rows, sample.share))))
     some = drawn(sample, one.table.source, bounds)
+    pieces = pieces_in(reader, one, leading, some)
+    return (pieces, Part(len(some), len(bounds), rows)) if pieces else ([], None)
+
+
+def pieces_in(
+    reader: RangedReader, one: VerifyTable, leading: Sequence[str], ranges: Sequence[Bounds]
+) -> list[VerifyPiece]:
+    """Return the pieces of both sides of some ranges of the columns that begin the key; [] where the target has no index that
+    begins with them."""
     names = dict(zip(one.table.source_columns, one.table.columns, strict=True))
-    places = reader.ranges(one.table, [names[column] for column in leading], some)
-    if not places:
-        return [], None
-    pairs = zip(some, places, strict=True)
-    pieces = [piece for at, place in pairs for piece in (VerifyPiece(ranged, bounds=at), VerifyPiece(one, place=place))]
-    return pieces, Part(len(some), len(bounds), rows)
+    places = reader.ranges(one.table, [names[column] for column in leading], ranges)
+    ranged = ranged_by(one, leading)
+    pairs = zip(ranges, places, strict=True) if places else ()
+    return [piece for at, place in pairs for piece in (VerifyPiece(ranged, bounds=at), VerifyPiece(one, place=place))]
+
+
+def ranged_by(one: VerifyTable, leading: Sequence[str]) -> VerifyTable:
+    """Return the table with these columns as its key, by which its source is cut."""
+    return replace(one, schema=replace(one.schema, primary_key=tuple(leading)))
 
 
 def of_parts(
@@ -147,6 +159,6 @@ def _is_number(type: LogicalType) -> bool:
     return type.carried in WHOLE and there.text is TextForm.OF_KIND and there.keeps_whole and not there.sorts_as_text
 
 
-def _distinct(bounds: Sequence[Bounds]) -> Iterator[Bounds]:
+def distinct(bounds: Sequence[Bounds]) -> Iterator[Bounds]:
     """Leave out ranges that are empty: leading columns of two rows may be equal."""
     return (one for one in bounds if one.lower is None or one.lower != one.upper)
