@@ -52,6 +52,7 @@ POINTS = {
     "capture.kept": "rows of an open transaction are beside the trail, in part",
     "capture.rewound": "what was not appended is forgotten, the log is read again from the trail's end",
     # verify
+    "verify.reached": "up to which key a large table was equal is kept at the target, the rest of it is not compared",
     "verify.kept": "the result of a table is kept at the target, those of others in the same round are not",
     # trail
     "trail.recovery.adopted": "a trail is opened: whole frames behind the published end were found",
@@ -150,6 +151,7 @@ POINTS = {
     "apply.carried": "one of several appliers has carried out a source transaction, whose turn to commit may not have come",
     "apply.in.turn": "one of several appliers has committed its transaction in turn, nobody was told yet",
     "apply.out.of.turn": "one of several appliers has committed its transaction beyond the checkpoint, nobody was told yet",
+    "apply.relaxed.carried": "one of several appliers that keep no order has carried out a transaction, nothing is noted",
     "apply.relaxed.ended": "a run of several appliers that keep no order has ended, the checkpoint stands where it began",
     "apply.one": "one source transaction was carried out row by row, before its commit",
     "apply.saved": "table states are saved in the open transaction",

@@ -119,7 +119,7 @@ class _Run:
                 number, changes = taken
                 if not session.carry_out(changes):
                     return self._end()
-                reach("apply.carried")
+                reach("apply.relaxed.carried")
                 some = self._transactions
                 if not session.commit_ahead(self._now, Position(some.sequences[number], some.natives[number])):
                     session.rollback()

@@ -126,7 +126,7 @@ class Resumed:
             else:
                 found = replace(before, at=before.at + 1, reached=reached)  # when that was found stays
             is_kept = store.verifications.note_verified(name, found, before.at if before else 0)
-        reach("verify.kept")
+        reach("verify.reached")
         return found if is_kept else None
 
     def whole(self, tables: Sequence[VerifyTable], found: Verification, is_same: bool) -> Verification:

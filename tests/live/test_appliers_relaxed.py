@@ -43,7 +43,14 @@ WAYS = {
     "one": {"per_transaction": True},
     "epoch": {},
 }
-POINTS = ["apply.carried", "apply.out.of.turn", "apply.relaxed.ended", "apply.begun", "apply.commit", "apply.committed"]
+POINTS = [
+    "apply.relaxed.carried",
+    "apply.out.of.turn",
+    "apply.relaxed.ended",
+    "apply.begun",
+    "apply.commit",
+    "apply.committed",
+]
 
 
 @pytest.fixture
@@ -238,7 +245,7 @@ def test_rule_09_a_postgresql_has_each_once_whatever_dies(
 
 
 @pytest.mark.parametrize(
-    ("point", "time"), [("apply.carried", 50), ("apply.out.of.turn", 50), ("apply.relaxed.ended", 1)]
+    ("point", "time"), [("apply.relaxed.carried", 50), ("apply.out.of.turn", 50), ("apply.relaxed.ended", 1)]
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_rule_09_a_mysql_has_each_once_whatever_dies(carried: Carried, point: str, time: int, way: str) -> None:
@@ -257,7 +264,12 @@ def test_rule_09_a_mysql_has_each_once_whatever_dies(carried: Carried, point: st
     assert carried.checkpoint == upto and carried.store.jobs.applied(carried.job) == {}
 
 
-KILLS = ["apply.carried=exit@70", "apply.out.of.turn=exit@90", "apply.relaxed.ended=exit@1", "apply.commit=exit@2"]
+KILLS = [
+    "apply.relaxed.carried=exit@70",
+    "apply.out.of.turn=exit@90",
+    "apply.relaxed.ended=exit@1",
+    "apply.commit=exit@2",
+]
 
 
 @pytest.mark.parametrize("point", KILLS)

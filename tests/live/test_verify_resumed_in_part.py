@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.job import in_rounds
 from anabranch.job.in_rounds import SWITCHED, server_of, verify_in_rounds
 from anabranch.job.resuming import IN_PART
@@ -133,6 +134,20 @@ def test_rule_25_it_goes_on_behind_the_key_that_it_has_reached(here: JobHere, mo
     assert was.positions[0] >= place and large(told).compared is not None
     looks.out_of_time_in(0)
     assert verified(here, resumes=True).identical and len(looks.made) in WHOLE, "all were equal: it begins anew"
+
+
+def test_rule_25_what_dies_behind_a_part_goes_on_there(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Looks(monkeypatch)
+    failpoints.arm({failpoints.VARIABLE: "verify.reached=raise@3"})
+    try:
+        with pytest.raises(failpoints.FailpointReached):
+            verified(here, budget=600.0)
+    finally:
+        failpoints.arm({})
+    reached = kept(here)["large"].reached
+    assert reached is not None and reached.rows == 600
+    looks.out_of_time_in(0)
+    assert large(verified(here, resumes=True)).rows_source == ROWS and len(looks.made) + 3 in WHOLE
 
 
 def test_what_makes_it_worthless_lets_the_table_begin_again(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ RARE = {
         for point in POINTS
         if point.startswith("manager.")
     },
+    "verify.reached": "live/test_verify_resumed_in_part.py::test_rule_25_what_dies_behind_a_part_goes_on_there",
     "verify.kept": "live/test_verify_resumed.py::test_rule_25_a_killed_verification_goes_on",
     "trail.history.restored": "unit/trail/test_trail_history_file.py::test_a_kill_between_leaves_what_can_be_done_again",
     "rules.import.written": "unit/cli/test_rules_moved.py::test_a_kill_leaves_the_file_of_before_or_the_new_one",
@@ -102,6 +103,7 @@ RARE = {
     "apply.carried": "live/test_appliers_at_once.py::test_rule_09_a_postgresql_has_a_beginning_whatever_dies",
     "apply.in.turn": "live/test_appliers_at_once.py::test_rule_09_a_postgresql_has_a_beginning_whatever_dies",
     "apply.out.of.turn": "live/test_appliers_relaxed.py::test_rule_09_a_postgresql_has_each_once_whatever_dies",
+    "apply.relaxed.carried": "live/test_appliers_relaxed.py::test_rule_09_a_postgresql_has_each_once_whatever_dies",
     "apply.relaxed.ended": "live/test_appliers_relaxed.py::test_rule_09_a_postgresql_has_each_once_whatever_dies",
     "trail.check.answer": "scenarios/test_scenario_hops_verify.py::test_an_answer_waits_for_room_in_the_trail",
     "trail.check.answered": "unit/trail/test_trail_checks.py::test_a_death_behind_the_answer_leaves_no_question",
