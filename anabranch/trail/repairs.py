@@ -21,7 +21,7 @@ from anabranch.trail import sealed_files, sealing
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
-from anabranch.trail.table_files import named
+from anabranch.trail.table_files import ASKED, named
 
 Key = Mapping[str, str | None]
 
@@ -110,4 +110,4 @@ def _opened(storage: LocalStorage, file: str, data: dict[str, Any]) -> dict[str,
 
 
 def _file(table: TableId) -> str:
-    return f"{named(table)}.json"
+    return f"{named(table, ASKED)}.json"

@@ -19,7 +19,7 @@ from anabranch.model.ids import TableId
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
-from anabranch.trail.table_files import named
+from anabranch.trail.table_files import ASKED, named
 
 FOLDER, LOADS = "requests", "load_requests"
 
@@ -134,4 +134,4 @@ def _load(storage: LocalStorage, name: str, folder: str) -> Request | None:
 
 
 def _file(table: TableId) -> str:
-    return f"{named(table)}.json"
+    return f"{named(table, ASKED)}.json"

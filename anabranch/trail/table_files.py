@@ -11,11 +11,12 @@ from urllib.parse import quote
 from anabranch.model.ids import TableId
 
 LONGEST = 200  # bytes of a name; a file system has room for 255, and a file that is being written gets a longer one
+ASKED = 225  # of a request: a release before cut none, and they wait
 
 
-def named(table: TableId) -> str:
+def named(table: TableId, longest: int = LONGEST) -> str:
     """Return the name of a table's file or folder, without an ending. A long one is cut, with a digest at its end."""
     name = quote(str(table), safe="")
-    if len(name) <= LONGEST:
+    if len(name) <= longest:
         return name
     return f"{name[:LONGEST].rpartition('%')[0]}~{sha256(str(table).encode()).hexdigest()[:16]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_a_long_name_of_a_table_has_a_file(tmp_path, box):
     requests.withdraw(tmp_path, tables[1], box)
     assert requests.answer(tmp_path, tables[1], box) is None
     assert (found := requests.answer(tmp_path, tables[0], box)) is not None and found.sequence == 7
+
+
+def test_a_file_that_a_release_before_could_make_has_its_name(tmp_path):
+    """It may wait when the release changes."""
+    table = TableId("商店", "订单" * 10)
+    name = f"{quote(str(table), safe='')}.json"
+    requests.request_table(tmp_path, table)
+    repairs.ask(tmp_path / "repairs", table, [{"id": "1"}], [])
+    assert len(name) > 200
+    assert (tmp_path / requests.FOLDER / name).exists() and (tmp_path / "repairs" / name).exists()
 
 
 def test_the_repair_of_a_table_with_a_long_name_has_a_file(tmp_path):

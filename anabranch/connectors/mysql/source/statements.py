@@ -248,7 +248,7 @@ class _Statement:
     def alter(self) -> StatementFacts:
         start = self.at
         kind = self._object()
-        if kind in ("DATABASE", "SCHEMA") and any(token.word == "UPGRADE" for token in self.tokens[self.at :]):
+        if kind in ("DATABASE", "SCHEMA") and [self._word(at) for at in (1, 2)] == ["UPGRADE", "DATA"]:
             # UPGRADE DATA DIRECTORY NAME: it gets another one, with all of its tables
             return StatementFacts(StatementKind.UNKNOWN, schema=self._folded(self._next_name()))
         if kind != "TABLE":
