@@ -64,7 +64,10 @@ class Guard:
 def was_hung(file: Path, test: str) -> str:
     """Return what the worker wrote that was ended in this test; empty where none was."""
     for path in file.parent.glob(f"{file.name}.*.stacks"):
-        found = path.read_text(errors="replace")
+        try:
+            found = path.read_text(errors="replace")
+        except FileNotFoundError:  # another worker has come to its end meanwhile
+            continue
         if found.startswith(test + "\n") and ENDED in found:
             path.unlink()
             return found

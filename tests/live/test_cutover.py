@@ -167,8 +167,8 @@ def what_differs_is_found(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPat
 
     compared = verifying.compared
 
-    def armed_meanwhile(*asked: Any) -> Any:
-        result = compared(*asked)
+    def armed_meanwhile(*asked: Any, **how: Any) -> Any:
+        result = compared(*asked, **how)
         back.job.arm()
         return result
 

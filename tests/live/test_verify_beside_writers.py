@@ -279,7 +279,7 @@ def what_is_drawn_is_compared(here: JobHere, busy: Writers, monkeypatch: pytest.
         nothing_differs(told)
         many = next(one for one in told.tables if one.source.endswith(".many"))
         assert many.ranges is not None and 0 < many.ranges[0] < many.ranges[1] and many.rows_source < MANY
-        cut.setattr(sampling, "_distinct", lambda found: iter(bounds))
+        cut.setattr(sampling, "distinct", lambda found: iter(bounds))
         here.made.target.execute(f"INSERT INTO {here.made.there}.still VALUES (1000, 'extra')")
         alone = (f"{here.made.schema}.still",)
         found = decided(here, busy, "still", patterns=alone, sample=Sample(0.1, numbers[True]))[1]["still"]

@@ -61,6 +61,7 @@ class Double:
     # --- the contract of a pipeline ----------------------------------------------------------------------------------------
 
     truncates = (True, True)
+    meets = ""
 
     def start(self) -> None:
         columns = {
