@@ -119,7 +119,7 @@ def test_a_newer_version_is_refused_and_says_which_release_made_it(server: Serve
     notes = json.loads(text)
     notes[-1]["release"] = "9.1"
     administer(server, f"UPDATE anabranch.meta SET migrations = '{json.dumps(notes)}'")
-    with pytest.raises(StateError, match=r"version 101, this release knows 1") as refused:
+    with pytest.raises(StateError, match=r"version 101, this release knows 6") as refused:
         prepared(server)
     assert refused.value.hint == "use anabranch 9.1 or a newer one"
 
