@@ -13,8 +13,9 @@ from anabranch.model.table_life import TableState
 from anabranch.model.verified import Reached, Verified
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import NO_TIME, TableResult, Verification
-from anabranch.verify.run import LIMIT_KEYS
 from anabranch.verify.stretches import Stretch
+
+FORGOTTEN = "what an earlier call found of it does not hold any more; the next one compares it whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,14 @@ class Look:
 @dataclass
 class Parts:
     """The stretches of one table so far. `begun`: what earlier calls have found equal of it; `kept`: what is kept of the table
-    before it is compared."""
+    before it is compared; `limit`: keys that differ of which the result has a sample."""
 
     going: Resumed
     one: VerifyTable
     state: TableState
     begun: Reached | None
     kept: Verified | None
+    limit: int
     _sum: TableResult = field(init=False)
     _reached: Reached | None = None
     _began: int = 0
@@ -57,7 +59,7 @@ class Parts:
     def add(self, stretch: Stretch, look: Look, is_same: bool) -> None:
         """Add what was found of the next stretch. `is_same`: the source is the server still that it was."""
         (found,) = look.found.tables
-        self._sum, self._is_same = _added(self._sum, found), is_same
+        self._sum, self._is_same = _added(self._sum, found, self.limit), is_same
         if look.is_switched or (self.begun and not is_same):  # its stretches are of two servers
             self._sum = replace(self._sum, identical=False, pending=self._sum.pending or 1, why=SWITCHED)
         self._began, self._places = self._began or look.began, (self._places[0] or look.places[0], look.places[1])
@@ -72,18 +74,20 @@ class Parts:
     def result(self, is_through: bool) -> TableResult:
         """Return the result of the table, kept where it can be told. `is_through`: no stretch is left."""
         found = self._sum
+        if found.identical and is_through and self.begun and not self._is_kept:
+            found = replace(found, identical=False, pending=1, why=FORGOTTEN)  # its first rows are of an earlier call
         if not found.differs and (not is_through or found.why == NO_TIME):
             goes_on = self._is_kept and self._reached is not None and found.why != SWITCHED
             why = IN_PART if goes_on else found.why or NO_TIME
             return replace(found, identical=False, is_complete=False, pending=found.pending or 1, why=why)
         if not is_through:
             return replace(found, identical=False, is_complete=False)
-        if not self._is_same or not found.is_told or (found.identical and not self._is_kept):
-            return found
+        if not self._is_same or found.is_undecided or (found.identical and not self._is_kept):
+            return found  # what is kept of it stays: up to where it was equal, too
         return self.going.keep(self.one, self.state, found, self._began, self._places, self.kept)
 
 
-def _added(before: TableResult, found: TableResult) -> TableResult:
+def _added(before: TableResult, found: TableResult, limit: int) -> TableResult:
     """Return what two parts of one table come to."""
     return replace(
         before,
@@ -94,10 +98,10 @@ def _added(before: TableResult, found: TableResult) -> TableResult:
         extra=before.extra + found.extra,
         different=before.different + found.different,
         is_complete=before.is_complete and found.is_complete,
-        sample=(*before.sample, *found.sample)[:LIMIT_KEYS],
+        sample=(*before.sample, *found.sample)[:limit],
         others=before.others + found.others,
         pending=before.pending + found.pending,
-        why=before.why or found.why,
+        why=found.why if found.why == NO_TIME else before.why or found.why,
         until=found.until,
         not_exact=found.not_exact,
     )

@@ -18,12 +18,21 @@ from anabranch.job.by_stretches import Look, Parts
 from anabranch.job.keeping_results import known, last_of
 from anabranch.job.left_out import NOTHING, tells_all
 from anabranch.job.resuming import SWITCHED, Resumed, require_whole, resumed
-from anabranch.job.verifying import beside_running, compared_whole, expected_identity, place_of, verify
+from anabranch.job.verifying import (
+    beside_running,
+    compared_whole,
+    expected_identity,
+    forget_differing,
+    place_of,
+    verify,
+)
+from anabranch.lifecycle.asides import set_aside
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState
 from anabranch.verify.both_ends import Beside
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import NO_TIME, TableResult, Verification
+from anabranch.verify.run import LIMIT_KEYS
 from anabranch.verify.stretches import Stretch, stretches_of
 from anabranch.verify.wanted import Wanted
 from anabranch.view.opened import catalog_of, read_of, source_of, store_of
@@ -124,20 +133,27 @@ class _Rounds:
 
     def _in_stretches(self, one: VerifyTable, until: float) -> bool:
         """Compare a large table stretch by stretch, and keep up to where it was equal. False where it cannot be cut."""
+        if time.monotonic() >= until:
+            return True
         ends, table = (source_of(self.job), read_of(self.job)), one.table.source
-        begun, expected = self.going.begun.get(table), expected_identity(self.job)
+        last, expected = last_of(self.job, table), expected_identity(self.job)
+        begun = self.going.begun.get(table)
+        if last is None or last.reached != begun:
+            begun = None  # something has come since this call began: a result of others says nothing of it
         behind = begun.key if begun else ()
         stretches = stretches_of(*ends, one, behind, rows=ROWS, rules=self.going.rules, expected_identity=expected)
         if not stretches:
             return False
         self._cut.add(table)
-        parts = Parts(self.going, one, self.states[table], begun, last_of(self.job, table))
+        limit = max(LIMIT_KEYS, len(set_aside(self.job)) + 1)
+        parts = Parts(self.going, one, self.states[table], begun, last, limit)
         for stretch in stretches:
-            look = self._look([one], until, in_turn=False, stretch=stretch)
+            look = self._look([one], until, in_turn=True, stretch=stretch)
             if look is None:
                 break
             parts.add(stretch, look, self.is_same)
             self._found[table] = parts.result(is_through=stretch is stretches[-1])
+            forget_differing(self.job, [self._found[table]])  # what is known of it does not hold from now on
             self._forget_of_another(look)
         return True
 

@@ -13,6 +13,7 @@ import pytest
 
 from anabranch import failpoints
 from anabranch.job import in_rounds
+from anabranch.job.by_stretches import FORGOTTEN
 from anabranch.job.in_rounds import SWITCHED, server_of, verify_in_rounds
 from anabranch.job.resuming import IN_PART
 from anabranch.model.ids import TableId
@@ -179,6 +180,47 @@ def test_what_makes_it_worthless_lets_the_table_begin_again(here: JobHere, monke
     until(lambda: int(here.made.target.query(at)[0][0]) == 2, "they are at the target")
     found = verified(here, resumes=True)
     assert found.identical and large(found).rows_source == ROWS + 1, "the row in front of the key has come since"
+
+
+@pytest.mark.one_case("mariadb to postgresql")
+def test_what_becomes_worthless_within_a_call_is_not_kept_again(here: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the table's turn, and in the middle of it; and what differs in one part is known before the rest is compared."""
+    looks, name, table = Looks(monkeypatch), here.job.config.name, TableId(here.made.schema, "large")
+    order, seen = in_rounds._Rounds._in_stretches, list[Verified | None]()
+
+    def forgotten() -> None:
+        with store_of(here.job) as store:
+            store.verifications.forget_verified(name, table)
+
+    def told_to_differ() -> None:
+        with store_of(here.job) as store:
+            found = kept(here)["large"]
+            assert store.verifications.note_verified(
+                name, replace(found, result="different", at=found.at + 1, reached=None), found.at
+            )
+
+    for meanwhile in (forgotten, told_to_differ):
+        in_part(here, looks)
+
+        def comes_first(self: Any, *given: Any, then: Callable[[], None] = meanwhile) -> Any:
+            then()
+            return order(self, *given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(in_rounds._Rounds, "_in_stretches", comes_first)
+            looks.out_of_time_in(0)
+            assert verified(here, resumes=True).identical and len(looks.made) in WHOLE, "from its first key"
+    in_part(here, looks)
+    looks.out_of_time_in(0, lambda: forgotten() if len(looks.made) == 2 else None)
+    found = large(verified(here, resumes=True))
+    assert found.is_undecided and found.why == FORGOTTEN and "large" not in kept(here)
+    looks.out_of_time_in(0)
+    assert verified(here).identical and kept(here)["large"].result == "identical"
+    flip(here, FIRST)
+    looks.out_of_time_in(0, lambda: seen.append(kept(here).get("large")))
+    assert large(verified(here)).different == 1
+    assert seen[0] is not None and not any(seen[1:]), "nobody takes it for equal while the rest is compared"
+    assert kept(here)["large"].result == "different"
 
 
 @pytest.mark.one_case("mariadb to postgresql")
