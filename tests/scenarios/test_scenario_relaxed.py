@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from rigs.scenario import Scenario
 from rigs.scenario_mysql_target import PostgresToMysql
@@ -47,9 +48,9 @@ def test_it_goes_on_once_behind_a_kill_and_in_another_order(
         for first, order in ((1, "relaxed"), (1_001, "kept")):
             write(made, first)
             monkeypatch.setenv("ANABRANCH_FAILPOINTS", "apply.out.of.turn=exit@9")
-            killed = made.start("apply", "--until-caught-up")
-            made.start("capture", "--until-caught-up")
-            assert killed.wait() != 0, "it has died behind a commit"
+            capture, killed = made.capture(), made.start("apply")
+            assert killed.wait().code == failpoints.EXIT_CODE, "it has died behind a commit"
+            capture.stop()
             monkeypatch.delenv("ANABRANCH_FAILPOINTS")
             made.write_job(APPLY.format(order))
             made.cli("run", "--until-caught-up")
