@@ -44,7 +44,9 @@ class Alerts:
         self._store, self._rules, self._home, self._ways = store, rules, home, ways
         self._holds: dict[tuple[str, str], float] = {}  # since when, monotonic
         self._calm: dict[tuple[str, str], float] = {}
-        self._quiet: dict[str, tuple[Measure, bool, Sequence[Rule]]] = {}  # judged, and nothing was so
+        # Measures that were judged, and nothing was so; by which rules, of which jobs that were to run
+        self._quiet: Mapping[str, Measure] = {}
+        self._quiet_by: tuple[Sequence[Rule], Collection[str]] = (), ()
 
     def look(self, moment: float, measures: Mapping[str, Measure], wanted: Collection[str]) -> None:
         """Judge every rule once. `moment`: monotonic seconds; `wanted`: the jobs that are to run."""
@@ -52,7 +54,7 @@ class Alerts:
             (row["rule"], row["job"]): row for row in self._store.rows("SELECT * FROM alert WHERE ended IS NULL")
         }
         judged, held, rules = set(), {job for _, job in is_open}, self._rules.all()
-        new = {job: one for job, one in measures.items() if job in held or not self._is_quiet(job, one, wanted, rules)}
+        new = self._new(measures, held, wanted, rules)
         for rule in rules:
             for job, (holds, text) in self._verdicts(rule, new, wanted):
                 key = rule.name, job
@@ -72,12 +74,19 @@ class Alerts:
                         del self._calm[key]
         for key in is_open.keys() - judged - {key for key in is_open if key[1] in wanted and key[1] not in measures}:
             self._note(is_open[key]["id"], "recovered", "its rule or its job is gone")
-        self._quiet = {job: (one, job in wanted, rules) for job, one in measures.items() if job not in held}
+        self._quiet = {job: one for job, one in measures.items() if job not in held} if held else measures
+        self._quiet_by = rules, wanted
 
-    def _is_quiet(self, job: str, measure: Measure, wanted: Collection[str], rules: Sequence[Rule]) -> bool:
-        """Return whether no rule held for a job at the last look, and nothing is new since: at rest its measure is the same."""
-        last = self._quiet.get(job)
-        return last is not None and last[0] is measure and last[1] == (job in wanted) and last[2] is rules
+    def _new(
+        self, measures: Mapping[str, Measure], held: Collection[str], wanted: Collection[str], rules: Sequence[Rule]
+    ) -> Mapping[str, Measure]:
+        """Return the measures that have to be judged: all but those of jobs for which no rule held at the last look, and of
+        which nothing is new since. At rest a job's measure is the same one."""
+        quiet, (by, were_wanted) = self._quiet, self._quiet_by
+        if by is not rules:
+            return measures
+        other = set() if were_wanted == wanted else set(were_wanted) ^ set(wanted)
+        return {job: one for job, one in measures.items() if quiet.get(job) is not one or job in held or job in other}
 
     def all(self, limit: int = 100, *, is_open: bool = False) -> list[Alert]:
         """Return alerts, the newest first. `is_open`: only those that go on."""

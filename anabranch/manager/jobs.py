@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +63,19 @@ class Jobs:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._files = threading.RLock()  # one writes them at a time, and what it writes is the newest
         self._as_written: dict[str, tuple[int, int] | None] = {}  # how each file was when we wrote it, or looked at it
+        self._all: tuple[Hashable | None, list[ManagedJob]] = (
+            None,
+            [],
+        )  # and the store's mark from before they were read
         self._kinds: dict[tuple[str, int], Kind] = {}  # of each version of a file, which never becomes another one
 
     def all(self) -> list[ManagedJob]:
-        """Return all jobs by name."""
-        return [_job(row) for row in self._store.rows("SELECT * FROM job ORDER BY name")]
+        """Return all jobs by name. Costs nothing while nobody writes to the store."""
+        mark, (known, found) = self._store.mark(), self._all
+        if mark is None or mark != known:
+            found = [_job(row) for row in self._store.rows("SELECT * FROM job ORDER BY name")]
+            self._all = mark, found  # of a mark from before: what is written meanwhile is read the next time
+        return list(found)
 
     def job(self, name: str) -> ManagedJob:
         """Return one job. Raises UnknownName."""

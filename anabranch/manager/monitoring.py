@@ -65,8 +65,11 @@ class Monitor:
         marks = self._jobs.marks(jobs)
         for name in self._opened.keys() - marks.keys():
             self._close(name)
+        processes = self._supervision.states(jobs)
         found = {
-            job.name: measure for job in jobs if (measure := self._measured(job, marks[job.name], now)) is not None
+            job.name: measure
+            for job in jobs
+            if (measure := self._measured(job, marks[job.name], processes[job.name], now)) is not None
         }
         self._statistics.note(at, found)
         self.latest = found
@@ -95,13 +98,12 @@ class Monitor:
     def _keep_short(self, name: str) -> None:
         """Keep the log of a job short."""
         try:
-            keep_short(self._supervision.home / name / LOG)
+            keep_short(f"{self._supervision.home}/{name}/{LOG}")
         except OSError as error:  # no room: tried again
             log.get(job=name).debug("log_not_shortened", error=str(error))
 
-    def _measured(self, job: ManagedJob, mark: tuple[int, ...], now: float) -> Measure | None:
+    def _measured(self, job: ManagedJob, mark: tuple[int, ...], process: ProcessState, now: float) -> Measure | None:
         """Return a job's measures; None, which leaves a gap, where its home cannot be read now. `mark`: as Jobs.mark has it."""
-        process = self._supervision.state(job.name, job.is_wanted)
         measures = self._measures(job, mark)
         if measures is None:
             return of_nothing("failed" if job.is_wanted else "stopped", "its file cannot be read")

@@ -121,10 +121,11 @@ def elsewhere(home: Path) -> str:
     return next((f"process {part['pid']} on {part['host']}" for part in others), "")
 
 
-def noted(home: Path) -> tuple[int, int] | None:
-    """Return what differs as soon as a process of the job with this home has noted something. Raises OSError."""
+def noted(home: str) -> tuple[int, int] | None:
+    """Return what differs as soon as a process of the job with this home has noted something. Every job is looked at so, again
+    and again, which a text makes cheaper than a Path. Raises OSError."""
     try:
-        found = (home / FILE).stat()
+        found = os.stat(f"{home}/{FILE}")
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_ino, found.st_mtime_ns

@@ -50,11 +50,15 @@ def former(file: Path) -> Path:
     return file.with_name(f"{file.name}.1")
 
 
-def keep_short(file: Path) -> None:
+def keep_short(file: str | Path) -> None:
     """Put a log that has become too large in place of its former one, and begin it anew. Whoever writes it, at its end, goes on
     doing so: what is written in this moment is lost. Raises OSError, such as for want of room."""
-    if not file.exists() or file.stat().st_size <= LARGEST:
+    try:
+        if os.stat(file).st_size <= LARGEST:
+            return
+    except FileNotFoundError:
         return
+    file = Path(file)
     beside = file.with_name(f"{file.name}.tmp")
     try:
         with file.open("rb") as old, open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as new:

@@ -7,6 +7,7 @@ live here: measuring (`measures.py`), drawing (`console/sparkline.py`).
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -95,25 +96,32 @@ class Statistics:
 
     def __init__(self, store: ManagerStore) -> None:
         self._store = store
-        self._waiting: list[tuple[int, str, Measure]] = []
+        self._waiting: deque[tuple[int, Mapping[str, Measure]]] = deque()
+        self._held = 0  # measures in it
         self._due: dict[int, int] = {}  # up to where all is folded
 
     def note(self, at: int, measures: Mapping[str, Measure]) -> None:
         """Keep measures of the second `at`, by job, until the next `write`."""
-        self._waiting += [(at, name, measure) for name, measure in measures.items()]
-        del self._waiting[:-MOST]
+        self._waiting.append((at, measures))
+        self._held += len(measures)
+        while self._held > MOST and len(self._waiting) > 1:
+            self._held -= len(self._waiting.popleft()[1])
 
     def write(self, at: int) -> None:
         """Write what was noted, fold what is over by the second `at`, and drop what is too old: in transactions of about PIECE
         rows, since nobody else is answered during one."""
         taken = list(self._waiting)
         with self._store.writing() as connection:
-            names = {(name,) for _, name, _ in taken}
-            connection.executemany("INSERT INTO statistic_job (name) VALUES (?) ON CONFLICT DO NOTHING", names)
+            names = {name for _, measures in taken for name in measures}
             numbers = {row["name"]: row["id"] for row in connection.execute("SELECT * FROM statistic_job")}
-            rows = [_row(second, numbers[name], measure) for second, name, measure in taken]
+            if new := names - numbers.keys():
+                each = [(name,) for name in new]
+                connection.executemany("INSERT INTO statistic_job (name) VALUES (?) ON CONFLICT DO NOTHING", each)
+                numbers = {row["name"]: row["id"] for row in connection.execute("SELECT * FROM statistic_job")}
+            rows = (_row(second, numbers[name], one) for second, measures in taken for name, one in measures.items())
             connection.executemany(_ADD, rows)
-        del self._waiting[: len(taken)]
+        self._waiting.clear()
+        self._held = 0
         due = {to: at // to * to for _, to in FOLDED}
         if due != self._due:
             for of, to in FOLDED:

@@ -9,7 +9,7 @@ the databases (`store_sqlite.py`, `store_postgresql.py`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -72,6 +72,12 @@ class ManagerStore:
     def row(self, query: str, values: Values = ()) -> dict[str, Any] | None:
         """Return the first row, or None."""
         return next(iter(self.rows(query, values)), None)
+
+    def mark(self) -> Hashable | None:
+        """Return what differs as soon as anybody has written; None where that is not known, as inside a transaction, which may
+        be taken back. Raises StateError."""
+        with self._mutex, self._told():
+            return None if self.keeper.is_writing else self.keeper.mark()
 
     def close(self) -> None:
         """Close the connection."""

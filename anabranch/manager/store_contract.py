@@ -5,7 +5,7 @@ What does not live here: transactions as the manager sees them (`store.py`), the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 Values = Sequence[Any] | Mapping[str, Any]
@@ -51,6 +51,10 @@ class Keeper(Protocol):
     @property
     def is_writing(self) -> bool:
         """Return whether a transaction is open."""
+
+    def mark(self) -> Hashable | None:
+        """Return what differs as soon as anybody has written, whichever process it is of; None where that is not known without
+        a question to a server."""
 
     def session(self) -> Writing:
         """Return what executes statements, outside of a transaction each by itself. A line that was lost is opened again."""

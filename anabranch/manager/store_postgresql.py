@@ -86,6 +86,10 @@ class PostgresKeeper:
         """Return whether a transaction is open."""
         return self._is_writing
 
+    def mark(self) -> None:
+        """Return nothing: the server would have to be asked."""
+        return
+
     def session(self) -> PostgresKeeper:
         """Return what executes statements."""
         return self

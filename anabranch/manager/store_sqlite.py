@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,6 +48,11 @@ class SqliteKeeper:
     def is_writing(self) -> bool:
         """Return whether a transaction is open."""
         return self._connection.in_transaction
+
+    def mark(self) -> Hashable:
+        """Return what SQLite counts: commits of others, and rows that this connection has written."""
+        others = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return others, self._connection.total_changes
 
     def session(self) -> Writing:
         """Return the connection."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from anabranch.config.hop_kinds import Kind
 from anabranch.errors import AnabranchError, StateError
 from anabranch.failpoints import reach
 from anabranch.manager.capabilities import Capabilities
-from anabranch.manager.jobs import Jobs
+from anabranch.manager.jobs import Jobs, ManagedJob
 from anabranch.manager.nursery import Nursery
 from anabranch.manager.processes import JobProcess, elsewhere, is_run, noted
 
@@ -211,6 +211,11 @@ class Supervision:
             again_in = round(rest, 1) if state == "waiting" else None
             return ProcessState(state, pid, watched.restarts, watched.last_code, again_in, watched.problem)
 
+    def states(self, jobs: Iterable[ManagedJob]) -> dict[str, ProcessState]:
+        """Return the same for several jobs, by name, waiting once for a look that goes on."""
+        with self._mutex:
+            return {job.name: self.state(job.name, job.is_wanted) for job in jobs}
+
     def _is_wanted(self, name: str, known: bool | None) -> bool:
         return self.jobs.is_wanted(name) if known is None else known
 
@@ -264,7 +269,7 @@ class Supervision:
 
     def _look_for(self, name: str, watched: Watched) -> None:
         """Look for a process that another manager, or somebody by hand, has started; it has noted itself."""
-        found, watched.look_at = noted(self.home / name), time.monotonic() + LOOK_S
+        found, watched.look_at = noted(f"{self.home}/{name}"), time.monotonic() + LOOK_S
         watched.elsewhere = elsewhere(self.home / name) if self.is_shared else ""
         if found is None or found == watched.noted:
             return

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,9 @@ class PlaceSample(NamedTuple):
     text: str
 
 
-def _queries() -> dict[str, str]:
+@cache
+def _queries() -> Mapping[str, str]:
+    """Return the queries by name: once for all jobs that this process looks at."""
     text = files("anabranch.state").joinpath("queries.sql").read_text()
     return dict(re.findall(r"^-- name: (\w+)\n(.*?)(?=\n\n|\Z)", text, re.DOTALL | re.MULTILINE))
 

@@ -25,8 +25,9 @@ from anabranch.manager.supervising import ProcessState
 from anabranch.model.condition import STATES as CONDITIONS
 from anabranch.model.metrics import PARKED
 from anabranch.model.position import LogMark
-from anabranch.state.store import StateStore
+from anabranch.state.store import FILE, StateStore
 from anabranch.trail.writer import TrailWriter
+from tests.unit.job.test_job_lag import chunk
 from tests.unit.manager.test_manager_store import text
 
 ADMIN = Caller("ann", "token", Role.ADMINISTRATOR)
@@ -116,6 +117,54 @@ def test_fifty_jobs_at_rest_are_seldom_read(manager: Manager, monkeypatch: pytes
     for second in range(2, 62):
         manager.monitor.look(float(second), NOON + second)
     assert 50 * 4 < len(read) <= 50 * 8
+
+
+def ended(home: Path) -> None:
+    """Let a job have run, some time ago."""
+    with closing(running(home)) as state:
+        for part in ("run", "capture", "apply"):
+            state.part_ended(part, os.getpid(), os.uname().nodename)
+    os.utime(home / FILE, (1e9, 1e9))
+
+
+def test_what_does_not_run_is_not_read_while_nobody_writes_to_it(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        manager.add(ADMIN, text(f"job-{number}"))
+        ended(manager.home / f"job-{number}")
+    assert manager.monitor.look(0.0, NOON)["job-0"].state == "stopped"
+    read: list[object] = []
+    snapshot = StateStore.snapshot
+    monkeypatch.setattr(StateStore, "snapshot", lambda store: read.append(store) or snapshot(store))
+    for second in range(1, 290):
+        manager.monitor.look(float(second), NOON + second)
+    assert read == []
+    running(manager.home / "job-3").close()
+    assert manager.monitor.look(290.0, NOON)["job-3"].state == "streaming" and len(read) == 1
+    manager.monitor.look(301.0, NOON)
+    assert len(read) == 1 + 5, "and all are looked at now and then, whatever a file's time says"
+
+
+def test_jobs_that_do_not_run_keep_no_file_open(manager: Manager) -> None:
+    manager.add(ADMIN, text())
+    ended(manager.home / "shop")
+    manager.monitor.look(0.0, NOON)
+    file = str(manager.home / "shop" / FILE)
+    assert file not in {os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_job_that_is_behind_and_does_not_run_gets_older(manager: Manager) -> None:
+    manager.add(ADMIN, text())
+    home = manager.home / "shop"
+    with TrailWriter.open(home / "trail", job="shop", job_uuid="u", source_identity="s", pack=False) as trail:
+        trail.append(chunk(60.0))
+        trail.flush()
+    ended(home)
+    first = manager.monitor.look(0.0, NOON)["shop"]
+    assert first.state == "stopped" and first.lag is not None and first.lag >= 60
+    later = manager.monitor.look(11.0, NOON)["shop"]
+    assert later.lag is not None and later.lag > first.lag
 
 
 def test_a_job_that_is_gone_is_not_measured(manager: Manager) -> None:

@@ -65,6 +65,29 @@ def test_what_sqlite_refuses_is_an_error_of_ours_and_the_next_transaction_begins
         store.rows("SELECT * FROM absent")
 
 
+def test_jobs_are_read_anew_as_soon_as_anybody_has_written(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager.add(ADMIN, text())
+    read: list[str] = []
+    rows = ManagerStore.rows
+    monkeypatch.setattr(
+        ManagerStore, "rows", lambda store, query, *given: read.append(query) or rows(store, query, *given)
+    )
+    assert [job.name for job in manager.jobs.all()] == ["shop"]
+    before = len(read)
+    assert [job.name for job in manager.jobs.all()] == ["shop"] and len(read) == before
+
+    other = Manager(manager.home)
+    other.add(ADMIN, text("other"))
+    assert [job.name for job in manager.jobs.all()] == ["other", "shop"]
+    manager.jobs.want("shop", True)
+    assert [job.is_wanted for job in manager.jobs.all()] == [False, True]
+    with pytest.raises(RuntimeError), manager.store.writing() as connection:
+        connection.execute("UPDATE job SET is_wanted = 0")
+        assert not any(job.is_wanted for job in manager.jobs.all())
+        raise RuntimeError
+    assert [job.is_wanted for job in manager.jobs.all()] == [False, True], "what was taken back never was"
+
+
 def test_changes_at_the_same_time_leave_the_newest_text_in_the_file(manager: Manager) -> None:
     manager.add(ADMIN, text())
 
