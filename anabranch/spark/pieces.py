@@ -28,7 +28,7 @@ from pyspark.util import PythonEvalType
 from anabranch.errors import AnabranchError, SparkUnavailable
 from anabranch.spark.cluster import EXECUTOR_SECONDS, Watch
 from anabranch.spark.fit import Fit, unfit, wanted
-from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
+from anabranch.spark.rows import apart, arrow_type, columns_of, refused, spark_schema
 from anabranch.spark.where import SparkFilter, cut
 from anabranch.spark.work import Failure, Outcome, Work, do_all
 
@@ -38,8 +38,6 @@ LONGEST_CANCEL = 30.0
 # In Spark's messages: executors that were lost as often as a task is tried, and the application's end.
 LOST = ("ExecutorLostFailure", "SparkContext was shut down", "stopped SparkContext")
 HEADER, LINE = "__header", "__line"
-_READ_SCHEMA = "__header binary, __line binary"
-_COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
 
 
 # --- in the tasks -----------------------------------------------------------------------------------------------------
@@ -49,7 +47,8 @@ def _read_for_filter(fit: Fit | None, work: Work, where: SparkFilter, batches: I
     """Yield a row that always passes, with piece and header; then the lines with the columns that the filter names."""
     if fit is not None:
         fit.require()
-    schema = pa.schema([*_COLUMNS, *((name, arrow_type(type)) for name, type in where.types.items())])
+    ours = ((name, pa.binary()) for name in _ours(where))
+    schema = pa.schema([*ours, *((name, arrow_type(type)) for name, type in where.types.items())])
     for batch in batches:
         for packed in batch.column(0).to_pylist():
             piece = pickle.loads(packed)
@@ -60,6 +59,11 @@ def _read_for_filter(fit: Fit | None, work: Work, where: SparkFilter, batches: I
                         yield _lines(schema, block, where)
             except AnabranchError as error:
                 yield _control(schema, (piece, Failure.of(error)))
+
+
+def _ours(where: SparkFilter) -> tuple[str, str]:
+    """Return what header and line are called beside the columns that the filter names."""
+    return apart(HEADER, where.types), apart(LINE, where.types)
 
 
 def _control(schema: pa.Schema, facts: tuple[Any, Any]) -> pa.RecordBatch:
@@ -191,13 +195,14 @@ def filtered(
 ) -> Any:
     """Return outcomes of one table's pieces whose rows pass `where`, as an RDD. Raises ConfigError for a bad expression."""
     packed = spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(lambda piece: (pickle.dumps(piece),))
-    schema = spark.createDataFrame([], _READ_SCHEMA).schema
+    header, line = _ours(where)
+    schema = spark.createDataFrame([], f"{header} binary, {line} binary").schema
     for field in spark_schema(where.types):
         schema = schema.add(field)
     reading = partial(_read_for_filter, wanted(spark.sparkContext.master, needs_home), work, where)
     read = _mapped(spark.createDataFrame(packed, "piece binary"), reading, schema)
     try:
-        kept = read.where(F.col(HEADER).isNotNull() | F.expr(where.expression))
+        kept = read.where(F.col(header).isNotNull() | F.expr(where.expression))
     except PySparkException as refusal:
         raise refused(where.expression, refusal) from None
     done = _mapped(kept, partial(_finish_filtered, work), "outcome binary")

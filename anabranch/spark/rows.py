@@ -102,6 +102,14 @@ def _unsigned(values: Any) -> Any:
 # --- values out of lines ----------------------------------------------------------------------------------------------
 
 
+def apart(name: str, columns: Iterable[str]) -> str:
+    """Return a name for a column of ours beside these of a table, which may have any name; Spark does not mind case."""
+    taken = {one.casefold() for one in columns}
+    while name.casefold() in taken:
+        name = f"_{name}"
+    return name
+
+
 def columns_of(rows: Sequence[bytes], places: Sequence[int], types: Mapping[str, LogicalType]) -> list[Any]:
     """Return columns of lines (without their newlines) as arrays for Spark; `places` are the cells' in the line.
 
@@ -140,13 +148,14 @@ def evaluate(
     for these types or for one of these values.
     """
     columns = {name: to_spark(type, table.column(name)) for name, type in types.items()}
-    rows = pa.table(columns | {NUMBER: pa.array(range(table.num_rows), pa.int64())})
+    number = apart(NUMBER, types)
+    rows = pa.table(columns | {number: pa.array(range(table.num_rows), pa.int64())})
     if not rows.num_rows:
         return pa.array([], pa.bool_())
 
     def passing() -> list[int]:
         """Spark evaluates rows that the driver has itself as it plans: no task, so no executor (`toArrow` would take some)."""
-        found = spark.createDataFrame(rows).where(expression).select(NUMBER).collect()
+        found = spark.createDataFrame(rows).where(expression).select(number).collect()
         return [row[0] for row in found]
 
     passes = np.zeros(table.num_rows, bool)

@@ -323,6 +323,17 @@ def test_rule_27_a_filter_names_columns_whatever_they_are_called(mariadb: Server
     assert made.target.query("SELECT id FROM public.a") == [(2,)]
 
 
+def test_rule_27_a_filter_names_columns_that_are_called_as_ours_beside_them(mariadb: Server, route: Make) -> None:
+    """What a piece carries beside the filter's columns had names that a column may have, too."""
+    columns = "id INT PRIMARY KEY, `__header` INT, `__LINE` INT, `_header_` INT"
+    made = route(
+        mariadb, f"CREATE TABLE a ({columns})", "INSERT INTO a VALUES (1, 1, 1, 0), (2, 5, 1, 0), (3, 5, NULL, 0)"
+    )
+    where = Filter("`__header` > 2 AND `__LINE` = 1", ("__header", "__LINE"))
+    assert made.load([replace(made.tables()[0], filter=where)])
+    assert made.target.query("SELECT id FROM public.a") == [(2,)]
+
+
 def test_a_bad_filter_is_one_message(mariadb: Server, route: Make) -> None:
     made = route(mariadb, *table("a"))
     with pytest.raises(ConfigError, match="Spark refuses the filter"):

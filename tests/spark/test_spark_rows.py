@@ -75,6 +75,15 @@ def test_null_does_not_pass_and_rows_keep_their_order(spark: Any) -> None:
     assert passes.to_pylist() == [v is not None and v % 2 == 0 for v in values]
 
 
+def test_a_column_may_have_the_name_that_rows_are_numbered_by(spark: Any) -> None:
+    """The filter saw the rows' numbers in its place, and chose rows by them."""
+    columns = {name: LogicalType(Kind.INT64) for name in ("__row", "__ROW", "___row")}
+    for name in columns:
+        values = pa.array([7, 0, 7, 1], pa.int64())
+        passes = evaluate(spark, f"`{name}` = 7", {name: columns[name]}, pa.table({name: values}))
+        assert passes.to_pylist() == [True, False, True, False], name
+
+
 def test_what_does_not_fit_is_refused(spark: Any) -> None:
     wide = LogicalType(Kind.DECIMAL, precision=65, scale=0)
     with pytest.raises(ConfigError, match="38 digits"):
