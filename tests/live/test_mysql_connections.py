@@ -17,8 +17,9 @@ from anabranch.config.url import parse_url
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.source.dump import Dump
 from anabranch.connectors.mysql.source.log_end import log_end
-from anabranch.errors import ConfigError, SourceError, SourceUnavailable
-from anabranch.model.endpoint import Endpoint
+from anabranch.connectors.mysql.target import session
+from anabranch.errors import ConfigError, SourceError, SourceUnavailable, TargetUnavailable
+from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing import packages
 from anabranch.testing.certificates import Certificates, make_certificates
 from anabranch.testing.databases import Database, unique_name
@@ -139,6 +140,19 @@ def test_tls_that_does_not_come_about_is_said_in_one_message(
     assert not has_tls
     without = refused(replace(url(mariadb, ssl_mode="required"), user=mariadb.user, password=mariadb.password))
     assert "doesn't support" in without.message and "switch TLS on at the server" in without.hint
+
+
+def test_a_postgresql_that_waits_for_us_is_told_as_a_server_of_another_kind(postgresql: Server) -> None:
+    text = f"mysql://root:${{PASSWORD}}@127.0.0.1:{postgresql.port}/"
+    endpoint, problems = parse_url(text, {"PASSWORD": PASSWORD}, needs_database=False, role="source")
+    assert endpoint is not None, problems
+    there = replace(endpoint, limits=EndLimits(connect=2.0))
+    with pytest.raises(SourceUnavailable, match="no greeting came") as error:
+        connect(there)
+    assert "a PostgreSQL perhaps" in error.value.hint
+    with pytest.raises(TargetUnavailable, match="no greeting came") as refused:
+        session.connect(there, "test")
+    assert "a PostgreSQL perhaps" in refused.value.hint
 
 
 @pytest.mark.parametrize(

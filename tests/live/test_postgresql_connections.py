@@ -15,7 +15,8 @@ from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.copy_out import copied
-from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.errors import SourceError, SourceUnavailable, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.certificates import Certificates, make_certificates
 from anabranch.testing.databases import unique_name
@@ -66,6 +67,16 @@ def test_postgresql_sockets_and_ipv6(servers_directory: Path, socket_directory: 
         assert str(by_socket) == f"postgresql://postgres@{socket_directory}/postgres"
         without = refused(url(server, "[::1]", ssl_mode="required"))
         assert "switch TLS on at the target" in without.hint
+
+
+@pytest.mark.parametrize("mode", ["disabled", "preferred", "required"])
+def test_a_mysql_is_told_from_a_postgresql_that_has_no_tls(mysql: Server, mode: str) -> None:
+    """It was tried again for ever, or files of certificates were to be looked at."""
+    there = replace(url(mysql, ssl_mode=mode), password=mysql.password)
+    assert "a MySQL or MariaDB perhaps" in refused(there).hint
+    with pytest.raises(SourceError, match="cannot connect") as error:
+        open_session(there)
+    assert not isinstance(error.value, SourceUnavailable) and "a MySQL or MariaDB perhaps" in error.value.hint
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pymysql
 
 from anabranch import log
-from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
+from anabranch.connectors.mysql.errors import NO_GREETING, OTHER_LOGIN, number_and_text, translate
 from anabranch.connectors.mysql.lookout import MysqlLookout
 from anabranch.connectors.mysql.primary import choose
 from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, Pin, pinning
@@ -147,6 +147,16 @@ class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
             return int(super().query(sql, unbuffered))
         finally:
             self.is_waiting = False
+
+    def _get_server_information(self) -> None:
+        """Read the greeting. Where a line came about and none comes over it, that is said."""
+        try:
+            super()._get_server_information()
+        except pymysql.err.OperationalError as error:
+            number, text = number_and_text(error)
+            if number != 2013 or "timed out" not in text:
+                raise
+            raise pymysql.err.OperationalError(number, f"{text}: {NO_GREETING} came") from error
 
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
         return sslp if isinstance(sslp, ssl.SSLContext) else _believing()

@@ -42,6 +42,11 @@ _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server want
 _OTHER_ID = "give this job another [source.options] server_id"
 _PASSWORD = "give the job's user a new password (ALTER USER) and put it where the job file takes it from"
 _ROOM = "make room on the source's disk"
+NO_GREETING = "no greeting"  # among the words of our connections: a MySQL speaks first, a PostgreSQL waits
+OTHER_KIND = (
+    "a MySQL or MariaDB greets whoever connects: check that the server runs, and that host and port of the URL are not those"
+    " of a server of another kind, a PostgreSQL perhaps"
+)
 LOCKED = 1205  # a lock was not given in time
 
 
@@ -150,6 +155,7 @@ MEANING: dict[int, KnownError] = {
 
 # Numbers that stand for several reasons: part of the text, in small letters, decides; the first counts.
 BY_TEXT: dict[int, tuple[tuple[str, KnownError], ...]] = {
+    2013: ((NO_GREETING, KnownError(SourceUnavailable, "nothing greets", OTHER_KIND)),),
     1047: (("wsrep", KnownError(SourceUnavailable, "a node of a cluster that is not ready", "")),),
     1236: (
         ("same server_uuid/server_id", KnownError(SourceError, "the server id is taken", _OTHER_ID)),

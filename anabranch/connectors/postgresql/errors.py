@@ -55,6 +55,9 @@ _TYPE = (
 _RESULT = (
     f"{_TYPE}; a column that is computed there: ALTER TABLE … DROP COLUMN … at the target, or [[tables]] columns.drop"
 )
+OTHER_KIND_OF_SERVER = (
+    "no PostgreSQL answers there, a MySQL or MariaDB perhaps: check host and port of the URL, and what it begins with"
+)
 _POOLER = "connect to the server itself, or to a pooler that gives a session its own connection"
 PASSED_ON = "connect to the server itself, or to a pooler that passes the settings of the startup packet (options) on"
 _DAMAGED = "the server says that its data is damaged: look at its log, REINDEX or restore it"
@@ -168,6 +171,8 @@ MEANINGS: dict[str, KnownError] = {
 
 # a connection that is refused carries no SQLSTATE, only the server's or the library's words; the first that are found count
 REFUSALS: dict[str, str] = {
+    "invalid response to SSL negotiation": "OTHER",  # this and the next one: a server of another kind, whose greeting it is
+    "expected authentication request": "OTHER",
     "too many clients": "53300",
     "too many connections": "53300",  # also for role "…", for database "…"
     "connection slots are reserved": "53300",
@@ -188,6 +193,7 @@ REFUSALS: dict[str, str] = {
     "certificate": "TLS",
     "SSL": "TLS",
 }
+UNSTATED = {"POOLER": PASSED_ON, "OTHER": OTHER_KIND_OF_SERVER}
 # The same for TLS that did not come about: https://www.postgresql.org/docs/current/libpq-ssl.html
 TLS_FAILED: dict[str, str] = {
     "does not match host name": "the target's certificate is for another host name: connect by a name that is in it, or "
@@ -203,8 +209,8 @@ def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
     send, or the connection.
     """
     state = state_of(error)
-    if state == "POOLER":
-        return Meaning.REFUSED, PASSED_ON
+    if state in UNSTATED:
+        return Meaning.REFUSED, UNSTATED[state]
     if state == "TLS":
         hint = next(
             (hint for words, hint in TLS_FAILED.items() if words in str(error)), "check ssl_mode, ssl_ca, ssl_cert"

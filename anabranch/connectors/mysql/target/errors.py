@@ -15,7 +15,16 @@ from typing import NamedTuple
 
 import pymysql
 
-from anabranch.connectors.mysql.errors import CUT, LOCKED, number_and_text, plain, tls_error, tls_hint
+from anabranch.connectors.mysql.errors import (
+    CUT,
+    LOCKED,
+    NO_GREETING,
+    OTHER_KIND,
+    number_and_text,
+    plain,
+    tls_error,
+    tls_hint,
+)
 from anabranch.errors import (
     NOT_ADMITTED,
     AnabranchError,
@@ -270,6 +279,7 @@ MEANINGS: dict[int, KnownError] = {
 
 # Numbers that stand for several reasons: part of the text, in small letters, decides; the first counts.
 BY_TEXT: dict[int, tuple[tuple[str, KnownError], ...]] = {
+    2013: ((NO_GREETING, KnownError(_AWAY, "nothing greets", OTHER_KIND)),),
     1026: (("errcode: 28", KnownError(_FULL, "the disk is full", _ROOM)),),
     1030: (
         ("no space left", KnownError(_FULL, "the disk is full", _ROOM)),

@@ -12,6 +12,7 @@ import psycopg
 
 from anabranch.connectors.postgresql.errors import (
     LOCKED,
+    OTHER_KIND_OF_SERVER,
     PASSED_ON,
     Meaning,
     connect_grant,
@@ -40,6 +41,7 @@ HINTS: dict[str, str] = {
     "58P01": "the decoder ([source.options] decoder) is not installed at the source, if that is the file that is missing",
     "58": "look at the log of the source's server",
     "POOLER": PASSED_ON,
+    "OTHER": OTHER_KIND_OF_SERVER,
     "TLS": "check ssl_mode, ssl_ca, ssl_cert in the source's URL",
     "XX": "look at the log of the source's server",
 }
