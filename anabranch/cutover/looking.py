@@ -30,14 +30,19 @@ if TYPE_CHECKING:
 
 TOO_SMALL = "give the column a larger type at the target, or lower [cutover] sequence_margin"
 BUILT = "cutover.built"
+CUT_OVER = "nothing is left to do: anabranch cutover JOB --status has its report, anabranch failback JOB leads back"
+RETURNED = "nothing is left to do: anabranch failback JOB --status has its report"
 NO_COUNTER = "give it one there, or the application its own"
 FAILED, WARNING, OK = CheckVerdict.FAILED, CheckVerdict.WARNING, CheckVerdict.OK
 
 
 def look(ends: Ends, terms: Terms, following: Following, cutover: Cutover) -> Iterator[CheckResult]:
-    """Yield every finding."""
+    """Yield every finding. Of a cut-over that is through, that alone: what helps against the rest would undo it."""
+    if cutover.is_finished:
+        yield CheckResult("cutover.state", FAILED, cutover.who_writes(), RETURNED if terms.returns else CUT_OVER)
+        return
     if cutover.notes:
-        yield CheckResult("cutover.state", FAILED if cutover.is_finished else OK, cutover.who_writes())
+        yield CheckResult("cutover.state", OK, cutover.who_writes())
     yield from _other_targets(ends)
     states, acts = ends.store.states.tables(ends.job.config.name), acting.look(ends)
     yield from _tables_but(states, terms.allows_parked, acts)

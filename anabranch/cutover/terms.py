@@ -12,6 +12,7 @@ from anabranch.errors import ConfigError, StateError
 from anabranch.view.identity import trail_uuid
 from anabranch.view.opened import source_of, target_of
 from anabranch.view.options import name_at_source
+from anabranch.view.refusals import TAKE_OVER
 
 if TYPE_CHECKING:
     from anabranch.contracts import RowTarget, SourceConnector, SourceFence, TargetStore
@@ -74,6 +75,10 @@ class WayBack(Protocol):
         """Note that its own cut-over is taken back: its apply goes on."""
 
 
+NOT_RUN = "anabranch run JOB loads and follows first"
+NOT_ARMED = "a way back begins with the cut-over of its job, or by anabranch arm FILE"
+
+
 @dataclass(frozen=True)
 class Terms:
     """The wishes for one run of it, in seconds where they are times.
@@ -119,7 +124,8 @@ def opened(job: JobView, store: TargetStore, needs_trail: bool = True, at_most: 
     if uuid is None and not needs_trail and store.exists():
         uuid = (store.jobs.job(job.config.name) or {}).get("uuid")
     if uuid is None or not store.exists():
-        raise StateError("the job has not begun", job=job.label, hint="anabranch run JOB loads and follows first")
+        is_armed = job.config.load.existing == TAKE_OVER
+        raise StateError("the job has not begun", job=job.label, hint=NOT_ARMED if is_armed else NOT_RUN)
     if not isinstance(source, FencedSource):
         name = job.config.source.endpoint.scheme
         raise ConfigError(f"a {name} source cannot be fenced", job=job.label, hint="end its writers by hand")

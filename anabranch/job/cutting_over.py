@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from anabranch import waits
@@ -34,6 +35,9 @@ NO_NOTES = (
     "to take writes before, its fence is lifted by hand: docs/howto/what-the-fence-does.md"
 )
 LOOK_SECONDS = 3.0  # for each question whether the fence stands, where only the notes were asked for
+
+UNCOMPARED = ("cutover.load", "cutover.state")  # there is nothing to compare yet, or any more
+BY_ITS_JOB = "anabranch failback FILE, with the file of the job that it is the way back of"
 
 
 def cut_over(
@@ -72,7 +76,7 @@ def plan(
     asked = Verifies.of(verifies)
     with _machine(job, terms(job, wait, _Unasked(), asked, allows_parked, lambda _: None, other)) as machine:
         report = machine.plan()
-    if asked is not Verifies.SINCE_WATCH or any(one.check == "cutover.load" for one in report.failed):
+    if asked is not Verifies.SINCE_WATCH or any(one.check in UNCOMPARED for one in report.failed):
         return report
     from anabranch.job import at_fence
 
@@ -91,9 +95,11 @@ def abort(
 
 def turned(job: J) -> tuple[J, WayBack]:
     """Return the way back of a job, to be cut over in its turn, and the job as what goes on then. Raises ConfigError."""
+    if job.config.load.existing == TAKE_OVER:
+        raise ConfigError("this is the file of a way back itself", job=job.label, hint=BY_ITS_JOB)
     found = way_back_of(job)
     if not found.file.exists():
-        hint = f"anabranch reverse {job.path} -o {found.file} writes it"
+        hint = f"anabranch reverse {quote(str(job.path))} -o {quote(str(found.file))} writes it"
         raise ConfigError(f"the job has no way back: there is no {found.file}", job=job.label, hint=hint)
     back = read_like(job, found.file)
     return back, way_forth(back, job)
@@ -103,8 +109,7 @@ def _refuse_way_back(job: JobView, other: WayBack | None) -> None:
     """Refuse a way back by itself: the job that it belongs to has to go on; and a job with a trail at an end."""
     refuse_beside_trail(job, "a cut-over")
     if job.config.load.existing == TAKE_OVER and other is None:
-        hint = "anabranch failback FILE, with the file of the job that it is the way back of"
-        raise ConfigError("a way back is cut over by another command", job=job.label, hint=hint)
+        raise ConfigError("a way back is cut over by another command", job=job.label, hint=BY_ITS_JOB)
 
 
 def told(job: JobView, looks: bool = False) -> CutoverReport:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.config import load_job
@@ -76,7 +77,7 @@ class OtherWay:
         if self.is_held():
             return {"job": self.name, "file": str(self.file), "said": f"{self.name} goes on behind the flip"}
         armed = arm(self._job())
-        said = f"{self.name} is armed at {armed.position}; from the flip on, run it: anabranch run {self.file}"
+        said = f"{self.name} is armed at {armed.position}; from the flip on, run it: anabranch run {self.typed}"
         return {"job": self.name, "file": str(self.file), "position": str(armed.position), "said": said}
 
     def disarm(self) -> list[str]:
@@ -86,7 +87,7 @@ class OtherWay:
             errors = () if self.is_held() else drop(self._job(), execute=True).errors
         except AnabranchError as error:
             errors = (error,)
-        return [f"the job {self.name} (anabranch drop {self.file} --execute): {one.message}" for one in errors]
+        return [f"the job {self.name} (anabranch drop {self.typed} --execute): {one.message}" for one in errors]
 
     # --- one that was cut over before ----------------------------------------------------------------------------------
 
@@ -150,6 +151,11 @@ class OtherWay:
         found = Cutover.of(store.cutovers.cutover_notes(self.name)) if store.exists() else Cutover()
         return Cutover() if found.is_aborted else found
 
+    @property
+    def typed(self) -> str:
+        """Return its file as a person types it in a command."""
+        return quote(str(self.file))
+
     # --- its file --------------------------------------------------------------------------------------------------------
 
     def _job(self) -> JobView:
@@ -157,7 +163,9 @@ class OtherWay:
 
     def _mistakes(self) -> Iterator[CheckResult]:
         """Yield what keeps the file from being that of the job, and whether a way back has begun already."""
-        write = f"anabranch reverse {self.of.path} -o {self.file}" if self.is_way_back else "name the job's own file"
+        write = "name the job's own file"
+        if self.is_way_back:
+            write = f"anabranch reverse {quote(str(self.of.path))} -o {self.typed}"
         if not self.file.exists():
             yield CheckResult(CHECK, FAILED, f"the job asks for a way back, and there is no {self.file}", write)
             return
@@ -183,7 +191,7 @@ class OtherWay:
             said = (
                 f"the source of {self.name} took {len(rows)} writes behind its fence, which are applied when it goes on"
             )
-            hint = f"anabranch skip {self.file} leaves transactions out; anabranch verify compares behind the return"
+            hint = f"anabranch skip {self.typed} leaves transactions out; anabranch verify compares behind the return"
             yield CheckResult(CHECK, CheckVerdict.WARNING, said, hint)
 
     def _gaps(self) -> Iterator[CheckResult]:
@@ -212,7 +220,7 @@ class OtherWay:
                 CHECK, FAILED, said, "stop it: the cut-over arms it, behind all that comes from the source"
             )
         elif _is_armed(back):
-            hint = f"anabranch drop {self.file} --execute: the cut-over arms it anew"
+            hint = f"anabranch drop {self.typed} --execute: the cut-over arms it anew"
             yield CheckResult(CHECK, FAILED, f"{self.name} is armed already, before the cut-over", hint)
 
 

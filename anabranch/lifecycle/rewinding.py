@@ -76,7 +76,7 @@ def rewind(job: JobView, position: str, execute: bool) -> Rewound:
 def _rewind(job: JobView, position: str, execute: bool) -> Rewound:
     if execute:
         require_still(job)
-        refuse_while_cut_over(job)
+    refuse_while_cut_over(job)
     with store_of(job) as store:
         now = store.jobs.checkpoint(job.config.name) if store.exists() else None
         if now is None:

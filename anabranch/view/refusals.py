@@ -175,7 +175,8 @@ def refuse_while_cut_over(job: JobView, also_finished: bool = True) -> None:
         with store_of(one) as store:
             cutover = Cutover.of(store.cutovers.cutover_notes(job.config.name) if store.exists() else [])
         if (cutover.is_under_way and cutover.is_fenced) or (also_finished and cutover.is_finished):
-            raise StateError(f"the job is being cut over, or was: {cutover.who_writes()}", job=one.label)
+            what = f"the job is being cut over, or was: {cutover.who_writes()}"
+            raise StateError(what, job=one.label, hint="anabranch cutover JOB --status tells what goes on from there")
 
 
 def is_other_target(job: JobView, known: dict[str, str]) -> bool:

@@ -117,6 +117,7 @@ def test_rule_24_the_way_back_is_armed_behind_the_fence_and_passes_it(
         assert set(writers.acknowledged) <= set(cut.at_target())
         cut.made.assert_identical("item", "draft")
         assert [one.message for one in back.job.preflight().failed] == []
+        a_second_one_is_told_that_nothing_is_left(cut, back)
         item = cut.there("item")
         for statement in (
             f"INSERT INTO {item} (v) VALUES (-5)",
@@ -131,6 +132,19 @@ def test_rule_24_the_way_back_is_armed_behind_the_fence_and_passes_it(
         with pytest.raises(ConfigError, match="a way back is cut over by another command"):
             back.job.cutover()
         returned(cut, back, monkeypatch)
+
+
+def a_second_one_is_told_that_nothing_is_left(cut: Cut, back: JobHere) -> None:
+    """It said to drop the way back, with all that was to return, and to open the source. The way back's own file is no file of
+    `failback`, and led to one more way back."""
+    with pytest.raises(PreflightFailed) as again:
+        cut.run()
+    assert "1 checks failed" in str(again.value) and "failback JOB leads back" in str(again.value)
+    assert not any(word in str(again.value) for word in ("drop", "read_only", "TRIGGER")), again.value
+    with pytest.raises(StateError, match="being cut over, or was"):
+        cut.here.job.rewind("0")
+    with pytest.raises(ConfigError, match="the file of a way back itself"):
+        back.job.failback()
 
 
 def arms_the_way_back(cut: Cut, back: JobHere, monkeypatch: pytest.MonkeyPatch) -> None:
