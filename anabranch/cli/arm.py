@@ -5,6 +5,8 @@ What does not live here: what that means (`Job.arm`).
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 from anabranch.cli.options import Verb, job_argument, json_option, log_level, write_json
@@ -36,5 +38,5 @@ def arm(job: str, as_json: bool) -> None:
         return
     was = "was armed already" if found.was_armed else "is armed"
     click.echo(
-        f"the job {was}: changes behind {found.position} go to {len(found.tables)} tables; next: anabranch run {job}"
+        f"the job {was}: changes behind {found.position} go to {len(found.tables)} tables; next: anabranch run {quote(job)}"
     )

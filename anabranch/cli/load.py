@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -139,5 +140,5 @@ def _vouch_for(job: Job, table: str, place: str | None) -> None:
     if found is not None:
         click.echo(
             f"{found.table} goes on from {found.place}: apply takes what the source changes behind it to {found.target}\n"
-            f"nobody has looked at its rows: anabranch verify {job.path} --tables {found.table.typed} compares them"
+            f"nobody has looked at its rows: anabranch verify {quote(str(job.path))} --tables {found.table.typed} compares them"
         )

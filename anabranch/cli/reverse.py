@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,7 +48,9 @@ def reverse(job: str, output: str | None, force: bool, as_json: bool) -> None:
     if as_json:
         write_json(_facts(found, output))
     elif output:
-        click.echo(f"{output}: job {found.name}, {len(found.back.tables)} tables; next: anabranch preflight {output}")
+        click.echo(
+            f"{output}: job {found.name}, {len(found.back.tables)} tables; next: anabranch preflight {quote(output)}"
+        )
     else:
         sys.stdout.write(found.text)
 

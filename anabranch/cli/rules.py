@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -145,7 +146,7 @@ def _import_lines(found: ImportedRules, job: str, check: bool) -> Iterator[str]:
         yield "nothing was written; without --check the job file is"
         return
     has_run = any(one is not None for one in (found.plans or {}).values())
-    after = f"anabranch plan {job} --execute" if has_run else f"anabranch plan {job}"
+    after = f"anabranch plan {quote(job)}" + (" --execute" if has_run else "")
     yield f"{job} is written; next: {after}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -183,7 +184,7 @@ def import_history(file: str, job: str, as_json: bool) -> None:
     if as_json:
         write_json({"version": 1, "restored": is_restored})
     elif is_restored:
-        click.echo(f"the history is back; next: anabranch trail check {job}, then start the job")
+        click.echo(f"the history is back; next: anabranch trail check {quote(job)}, then start the job")
     else:
         click.echo("the trail has its history, whole: nothing was changed")
 

@@ -106,7 +106,7 @@ def there_and_back(
     forth = _forth(directory, source, target, java, way)
     say(
         "from another terminal:",
-        f"  . {shlex.quote(str(forth.env_file))} && anabranch cutover --status {forth.job_file}",
+        f"  . {shlex.quote(str(forth.env_file))} && anabranch cutover --status {shlex.quote(str(forth.job_file))}",
         "",
     )
     with Application(sides, way, rate) as application, RunningJob(forth) as job:

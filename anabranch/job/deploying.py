@@ -7,6 +7,7 @@ What does not live here: the script's statements (`recipe/tsql_script.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.sql.change_tables import instance_of
@@ -24,7 +25,7 @@ def deployment(job: JobView, table: TableId | None, login: str) -> list[str]:
     """Return the script as lines. Raises ConfigError for a job that keeps rows, and for tables that cannot be captured
     there."""
     if not job.config.has_change_tables:
-        hint = f'set [target] form = "change_tables", or print what a load runs: anabranch schema print {job.path}'
+        hint = f'set [target] form = "change_tables", or print what a load runs: anabranch schema print {quote(str(job.path))}'
         raise ConfigError("a SQL Server's layout is there for change tables", job=job.config.name, hint=hint)
     definitions = source_definitions(job, table)
     mirrors = [_mirror(job, schema) for name, schema in sorted(definitions.items()) if table in (None, name)]

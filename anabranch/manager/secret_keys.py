@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -115,7 +116,9 @@ class Keys:
         try:
             with open(self.file, encoding="ascii") as file:
                 if os.fstat(file.fileno()).st_mode & (stat.S_IRWXO | stat.S_IWGRP):
-                    raise ConfigError(f"others may read the key file {self.file}", hint=f"chmod 600 {self.file}")
+                    raise ConfigError(
+                        f"others may read the key file {self.file}", hint=f"chmod 600 {quote(str(self.file))}"
+                    )
                 return _read(file.read(), str(self.file))
         except FileNotFoundError:
             return []

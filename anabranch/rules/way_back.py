@@ -134,7 +134,7 @@ def _left_out(config: JobConfig, rules: RuleSet, ends: Ends) -> Iterator[tuple[T
             continue
         named = next((text for text, pattern in patterns if pattern.matches(table)), None)
         if named is not None:
-            yield table, f'[reverse] exclude has "{named}"'
+            yield table, f"[reverse] exclude has '{named}'" if '"' in named else f'[reverse] exclude has "{named}"'
         elif table in ends.parked:
             yield table, "it is parked, so the target's rows are behind the source's"
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from anabranch.errors import ConfigError, StateError, TrailCorrupt, TrailKeyMissing
@@ -129,7 +130,7 @@ class LocalKey:
             if os.fstat(handle).st_mode & 0o077:
                 message = f"the key file {self.file} can be read or written by others than its owner"
                 raise TrailKeyMissing(
-                    message, hint=f"chmod 600 {self.file}, and consider whether the key is still a secret"
+                    message, hint=f"chmod 600 {quote(str(self.file))}, and consider whether the key is still a secret"
                 )
             return parse_key(file.read(4096), self.file)
 

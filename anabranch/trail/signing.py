@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError, install_hint
@@ -61,7 +62,8 @@ def signer_of_file(path: str | Path) -> Signer:
     """Read a private key (PEM). Raises ConfigError for anything else, and for a file that others may read."""
     data = _read(path, _MAKE)
     if os.stat(path).st_mode & 0o077:
-        raise ConfigError(f"{path} has a private key, and others than its owner may read it", hint=f"chmod 600 {path}")
+        what = f"{path} has a private key, and others than its owner may read it"
+        raise ConfigError(what, hint=f"chmod 600 {quote(str(path))}")
     return _signer(data, str(path))
 
 

@@ -274,6 +274,8 @@ def test_the_file_of_the_way_back_is_not_written_over(there: There) -> None:
     assert "is there already" in result.stderr and file.read_text() == "mine"
     there.write_back("--force")
     assert there.back.job.config.name == f"{there.made.name}-reverse"
+    spaced = file.with_name("the way back.toml")
+    assert f"anabranch preflight '{spaced}'" in there.made.cli("reverse", "-o", str(spaced)).stdout
 
 
 def test_what_cannot_go_back_is_refused_when_the_job_is_made(

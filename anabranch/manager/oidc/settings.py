@@ -11,6 +11,7 @@ import stat
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from urllib.parse import urlsplit
 
 from anabranch.config.hop_files import load_hop_file
@@ -75,7 +76,9 @@ def _read(path: Path) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IRWXO | stat.S_IWGRP):
-                raise ConfigError(f"others may read the client's secret in {path}", hint=f"chmod 600 {path}")
+                raise ConfigError(
+                    f"others may read the client's secret in {path}", hint=f"chmod 600 {quote(str(path))}"
+                )
             found = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is no text"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ NAMES = (
     "star*",
     "#1",
 )
+COMMAND = re.compile(r"(\banabranch ([a-z-]+ )+|\bchmod 600 | -o )$")
+FILE = re.compile(r"(^|[._])(job|path|file|output)$")
 BEFORE = ("--table ", "--tables ", "parked show JOB ", "parked release JOB ", "parked resume JOB ")
 
 
@@ -43,6 +46,22 @@ def test_usual_names_are_typed_as_they_are() -> None:
 
 def test_commands_in_messages_name_tables_as_a_shell_takes_them() -> None:
     assert not list(_plain())
+
+
+def test_commands_in_messages_name_files_as_a_shell_takes_them() -> None:
+    """A job file in a directory with a space was two words of the command that a hint told to type."""
+    assert not list(_spaced())
+
+
+def _spaced() -> Iterator[str]:
+    """Yield each place where a command in an f-string has a file that is not written for a shell."""
+    for file in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                for text, value in zip(node.values, node.values[1:], strict=False):
+                    is_command = isinstance(text, ast.Constant) and COMMAND.search(str(text.value))
+                    if is_command and isinstance(value, ast.FormattedValue) and FILE.search(ast.unparse(value.value)):
+                        yield f"{file.relative_to(ROOT)}:{node.lineno}"
 
 
 def _plain() -> Iterator[str]:

@@ -106,6 +106,8 @@ def test_rows_that_cannot_be_told_apart_do_not_go_back(tmp_path: Path) -> None:
     found = turned(tmp_path, replace(ITEMS, primary_key=()), text='[reverse]\nexclude = ["shop.it*"]\n')
     assert refused(found) == {} and found.tables == ()
     assert found.left_out == {ITEMS.id: '[reverse] exclude has "shop.it*"'}
+    quoted = turned(tmp_path, ITEMS, text='[reverse]\nexclude = ["\\"shop\\".items"]\n')
+    assert quoted.left_out == {ITEMS.id: "[reverse] exclude has '\"shop\".items'"}
 
 
 def test_types_that_lose_something_are_refused_and_wider_ones_told(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def check_version(live: Live) -> Iterator[CheckResult]:
     elif live.version[:2] not in TESTED[live.family]:
         tested = ", ".join(".".join(map(str, v)) for v in TESTED[live.family])
         message = f"{shown} is not among the versions that were tested ({tested})"
-        hint = f"use {NAMES[live.family]} {tested}, or let anabranch verify {live.context.job} compare both ends"
+        hint = f"use {NAMES[live.family]} {tested}, or let anabranch verify JOB compare both ends"
         yield warning("version", message, hint)
     else:
         yield ok("version", shown)

@@ -77,7 +77,7 @@ def check_version(live: Live) -> Iterator[CheckResult]:
         return
     tested = ", ".join(".".join(map(str, one)) for one in TESTED[live.family])
     message = f"{_shown(live)} is not among the versions that were tested as a target ({tested})"
-    hint = f"use {NAMES[live.family]} {tested}, or let anabranch verify {live.context.job} compare both ends"
+    hint = f"use {NAMES[live.family]} {tested}, or let anabranch verify JOB compare both ends"
     yield warning("version", message, hint)
 
 

@@ -55,7 +55,7 @@ def check_version(live: Live) -> Iterator[CheckResult]:
     name = live.one("SELECT current_setting('server_version')")
     if live.version // 10_000 not in TESTED:
         tested = ", ".join(map(str, TESTED))
-        hint = f"use PostgreSQL {tested}, or let anabranch verify {live.context.job} compare both ends"
+        hint = f"use PostgreSQL {tested}, or let anabranch verify JOB compare both ends"
         yield warning(
             "version", f"PostgreSQL {name} is not among the versions that were tested as a target ({tested})", hint
         )
