@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -17,10 +17,12 @@ from anabranch.api.asking import TheManager
 from anabranch.console.logged_in import Visits
 from anabranch.console.showing import PageRoute, is_part, page
 from anabranch.errors import AnabranchError, NotAllowed, UnknownName
-from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager import Manager
 from anabranch.manager.callers import Caller
 from anabranch.manager.glances import Heard
+
+if TYPE_CHECKING:
+    from anabranch.lifecycle.parking import ParkedTable
 
 routes = APIRouter(route_class=PageRoute)
 EACH = 50  # tables on a page

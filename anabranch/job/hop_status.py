@@ -22,8 +22,7 @@ from anabranch.trail.lock import holder
 from anabranch.trail.replica import hops_of
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport import hop_state
-from anabranch.transport.names import is_trail_name
-from anabranch.transport.pump import reader_name
+from anabranch.transport.names import is_trail_name, reader_name
 from anabranch.view.running import RUN_LOCK
 
 TRAILS = 256  # of a receiver, that are shown

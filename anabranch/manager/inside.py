@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from anabranch.cutover.report import CutoverReport
 from anabranch.errors import SchemaError, TrailError, UnknownName
 from anabranch.job import Job
-from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.asked import Asked
 from anabranch.manager.audit import Audit
 from anabranch.manager.callers import Caller, Role
@@ -23,6 +23,9 @@ from anabranch.model.ids import TableId
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 from anabranch.view.schema_history import TableVersion
+
+if TYPE_CHECKING:
+    from anabranch.lifecycle.parking import ParkedTable
 
 MOST = 100  # conflicts and rows set aside of one table, and changes of definitions, that are shown
 SHOWN = "rows_shown"  # in the audit: somebody has seen values

@@ -19,7 +19,6 @@ from anabranch.config.hop_kinds import HopFile, Kind
 from anabranch.errors import ConfigError, NotAllowed, StateError
 from anabranch.job import Job
 from anabranch.job.hop_status import hop_status
-from anabranch.lifecycle.parking import ParkedTable
 from anabranch.manager.accounts import Accounts
 from anabranch.manager.alert_rules import AlertRules
 from anabranch.manager.alerts import Alerts
@@ -51,11 +50,12 @@ from anabranch.manager.store import ManagerStore
 from anabranch.manager.store_contract import Keeper
 from anabranch.manager.supervising import Supervision
 from anabranch.manager.tokens import Tokens
-from anabranch.preflight.report import Report
 
 if TYPE_CHECKING:
+    from anabranch.lifecycle.parking import ParkedTable
     from anabranch.manager.oidc.settings import Settings
     from anabranch.manager.oidc.sign_on import SignOn
+    from anabranch.preflight.report import Report
 
 OK, STORE_AWAY, FAILED = "ok", "degraded: store away", "failed"
 DIRECTORY = "_manager"  # in the home of jobs: no job's name begins so

@@ -9,11 +9,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import TrailReader, exists
-from anabranch.trail.show import ShownRow, show_chunk
+
+if TYPE_CHECKING:
+    from anabranch.trail.show import ShownRow
 
 EACH = 100  # rows on a page
 STEP = 200  # transactions that the first page shows the end of, and that one goes back by
@@ -63,6 +66,8 @@ def read_page(directory: Path, wanted: Wanted, longest: float = LONGEST_S) -> Tr
 
 def _rows(reader: TrailReader, begin: int, wanted: Wanted) -> Iterator[ShownRow | int]:
     """Yield rows, and behind each transaction that is whole the sequence up to which was looked."""
+    from anabranch.trail.show import show_chunk  # Arrow: megabytes that few managers are asked for
+
     for ref in reader.descriptors(begin):
         yield from show_chunk(reader, ref, table=wanted.table, key=wanted.key)
         if ref.part is not Part.FRAGMENT:
@@ -70,7 +75,8 @@ def _rows(reader: TrailReader, begin: int, wanted: Wanted) -> Iterator[ShownRow 
 
 
 def _filled(page: TrailPage, found: Iterator[ShownRow | int], skip: int, longest: float) -> TrailPage:
-    ends, rows, looked = time.monotonic() + longest, list[ShownRow](), page.after
+    rows: list[ShownRow] = []
+    ends, looked = time.monotonic() + longest, page.after
     sequence, of_it = page.after + 1, 0  # the transaction that is read, and how many of its rows were passed
     for one in found:
         if isinstance(one, int):

@@ -1,4 +1,4 @@
-"""Names of trails and addresses of hops."""
+"""Names of trails and of pumps, and addresses of hops."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def address(text: str) -> tuple[str, int]:
     if found is None or not 0 < int(found[3]) < 65536:
         raise ValueError("HOST:PORT, such as 127.0.0.1:7420 or [::1]:7420")
     return found[1] or found[2], int(found[3])
+
+
+def reader_name(name: str) -> str:
+    """Return the name under which a pump is registered with its trail."""
+    return f"pump {name}"

@@ -41,6 +41,7 @@ from anabranch.transport.hop_state import HopState
 from anabranch.transport.lag import Lag
 from anabranch.transport.link import BEAT, Link, LinkLost
 from anabranch.transport.messages import OPTIONAL, VERSION, Kind, Message, ProtocolError
+from anabranch.transport.names import reader_name
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two tries
 GREETING = 40.0  # seconds for an answer over several hops, each of which may have to connect
@@ -52,11 +53,6 @@ FILES = 500  # of a load, offered at once
 FILE_PIECE, FILE_TURN = 256 * 1024, 4 << 20  # bytes of load files in a message, and between two looks at the trail
 LEG = 1e9  # seconds; nothing takes so long
 FARTHEST = 1 << 62  # numbers of a place are below
-
-
-def reader_name(name: str) -> str:
-    """Return the name under which a pump is registered with its trail."""
-    return f"pump {name}"
 
 
 def go_on_behind(directory: Path, name: str, outgoing: Outgoing, held: Held) -> None:

@@ -29,6 +29,7 @@ from anabranch.transport import pieces, store_facts
 from anabranch.transport.bandwidth import Limiter
 from anabranch.transport.batch import SIZE, Batch
 from anabranch.transport.link import Link, LinkLost
+from anabranch.transport.names import reader_name
 from anabranch.transport.pieces import Head, PieceRead
 from anabranch.transport.pump import (
     IDLE,
@@ -39,7 +40,6 @@ from anabranch.transport.pump import (
     Session,
     go_on_behind,
     note_loads,
-    reader_name,
 )
 from anabranch.transport.store_claims import Claims
 from anabranch.transport.store_facts import Begun, Written

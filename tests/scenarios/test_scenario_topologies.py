@@ -20,7 +20,7 @@ from anabranch.trail import identity
 from anabranch.trail.reader import has_begun
 from anabranch.trail.replica import hops_of
 from anabranch.trail.storage import LocalStorage
-from anabranch.transport.pump import reader_name
+from anabranch.transport.names import reader_name
 from rigs.hop_files import Process, pump_file, receive_file, route_file, url
 from rigs.hops import applying, capturing
 from rigs.scenario import Running, Scenario, wait_until

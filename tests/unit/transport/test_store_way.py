@@ -30,7 +30,7 @@ from anabranch.trail.replica import hops_of
 from anabranch.trail.replica_files import load_files
 from anabranch.trail.storage import LocalStorage
 from anabranch.transport import hop_state, pieces, store_pump
-from anabranch.transport.pump import reader_name
+from anabranch.transport.names import reader_name
 from anabranch.transport.store_pump import StorePump
 from anabranch.transport.store_source import StoreSource, load_mark
 from rigs import trail_source as samples
