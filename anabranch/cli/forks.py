@@ -24,7 +24,7 @@ from typing import Any
 
 import anabranch
 from anabranch.job import children
-from anabranch.job.forking import Become, ForkServer, import_all, serve
+from anabranch.job.forking import Become, ForkServer, import_all, is_left, serve
 
 # What few jobs use, and what has a process for itself.
 LEFT_OUT = (
@@ -152,12 +152,23 @@ def _become_part(request: Any, alive: int) -> None:
     become(words, environment)
 
 
+def _while_asked(asker: socket.socket, modules: Iterator[str]) -> Iterator[str]:
+    """Yield modules, and end this process as soon as the asker is gone: importing all of them takes seconds, half a minute on a
+    busy machine."""
+    for module in modules:
+        if is_left(asker.fileno()):
+            os._exit(0)
+        yield module
+
+
 if __name__ == "__main__":
     # Without its thread jemalloc keeps what was freed (90 MB behind 300), and what gives it back at once costs half its speed.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
-    import_all(needed(), is_lenient=True)
+    asker = socket.socket(fileno=int(sys.argv[1]))
+    import_all(_while_asked(asker, needed()), is_lenient=True)
     with contextlib.suppress(Exception):  # as above: whoever needs it meets it again
         from anabranch.spark import fit
 
         fit.code()  # of the files that were imported: others may be in their place when a fork compares
-    serve(socket.socket(fileno=int(sys.argv[1])), _become_job)
+    serve(asker, _become_job)
+    os._exit(0)  # as `leave` does: without taking apart what jobs share

@@ -205,7 +205,7 @@ def _serve(
     from anabranch.manager.nursery import Nursery
 
     manager.supervision.may_act = lease.may_act
-    manager.supervision.nursery = Nursery(without_key(os.environ))
+    manager.supervision.nursery = Nursery(without_key(os.environ), gives_up=lambda: manager.supervision.is_ending)
     manager.operations.offer(commands(_every_verb()))
     if password := manager.accounts.make_first():
         click.echo(f"log in as admin with the password {password} (once: then choose another one)", err=True)

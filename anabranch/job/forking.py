@@ -32,6 +32,7 @@ from anabranch.config.section import build_sections
 
 ANSWER_S = 30.0  # within which a server answers, which may have to import everything first
 END_S = 5.0  # for a server to end that is asked to
+LOOK_S = 0.1  # between two looks whether who asks gives up
 ROOM = 1024  # bytes that a server's own command line has for those of its children (cli/forks.py)
 # A thread before a fork is one too many: the child does not have it, and jemalloc would wait for it to give memory back.
 UNTHREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -121,6 +122,20 @@ def _is_readable(handle: int, seconds: float | None) -> bool:
     return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
+def _is_answered(status: int, gives_up: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + ANSWER_S
+    while not (is_there := _is_readable(status, LOOK_S)) and time.monotonic() < deadline and not gives_up():
+        continue
+    return is_there
+
+
+def is_left(handle: int) -> bool:
+    """Return whether nobody has the other end of a socket, or of a pipe that we write to."""
+    poll = select.poll()
+    poll.register(handle, 0)  # errors and the end are always told
+    return bool(poll.poll(0))
+
+
 @dataclass(frozen=True)
 class ForkServer:
     """The asker's end of a server. `pid`: of one that is a child of this process."""
@@ -163,9 +178,10 @@ class ForkServer:
         theirs.close()
         return cls(ours, pid)
 
-    def fork(self, request: Any) -> Forked:
+    def fork(self, request: Any, gives_up: Callable[[], bool] = lambda: False) -> Forked:
         """Return a child that does what `request` (JSON) asks for. Raises RuntimeError where the server is gone or does not
-        answer, OSError where there is no room for a process or for what is needed to ask."""
+        answer, OSError where there is no room for a process or for what is needed to ask; InterruptedError as soon as we give
+        up. A request that nobody waits for any more is not carried out."""
         (theirs, alive), (status, told) = os.pipe(), os.pipe()
         message = os.memfd_create("request")  # as long as it may be
         try:
@@ -176,7 +192,7 @@ class ForkServer:
         finally:
             for handle in (message, theirs, told):
                 os.close(handle)
-        data = os.read(status, _NUMBER.size) if _is_readable(status, ANSWER_S) else None
+        data = os.read(status, _NUMBER.size) if _is_answered(status, gives_up) else None
         pid = _NUMBER.unpack(data)[0] if data else 0
         if pid <= 0:
             os.close(status)
@@ -184,6 +200,8 @@ class ForkServer:
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))
         if not pid:
+            if data is None and gives_up():
+                raise InterruptedError(errno.EINTR, "nobody waits for the server that forks any more")
             raise RuntimeError(
                 "the server that forks is gone" if data == b"" else "the server that forks does not answer"
             )
@@ -243,7 +261,8 @@ def serve(control: socket.socket, become: Become) -> None:
             data, handles, _, _ = socket.recv_fds(control, 1, 3)
             if not data:
                 return
-            if len(handles) < 3:  # there is no room for them: the asker sees that they are closed
+            # There is no room for them, which the asker sees since they are closed; or it has given up, and does without.
+            if len(handles) < 3 or is_left(handles[2]):
                 for handle in handles:
                     os.close(handle)
                 continue
@@ -269,8 +288,11 @@ def serve(control: socket.socket, become: Become) -> None:
                 become(request, alive)
                 os._exit(0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-            with contextlib.suppress(BrokenPipeError):  # who asked is gone; the child will notice
+            try:
                 os.write(told, _NUMBER.pack(pid))
+            except BrokenPipeError:  # who asked has given up meanwhile: nobody knows of the child
+                if pid > 0:
+                    os.kill(pid, signal.SIGKILL)
             os.close(message)
             os.close(alive)
             if pid > 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +24,12 @@ AGAIN_S = 300.0  # until another nursery is tried, where one could not begin
 
 @dataclass
 class Nursery:
-    """`environment`: the manager's, without what is secret of it: it is to be seen in /proc beside each fork."""
+    """`environment`: the manager's, without what is secret of it: it is to be seen in /proc beside each fork. `gives_up`:
+    whether nobody waits for a job to start any more."""
 
     environment: Mapping[str, str]
     can_fork: bool = sys.platform == "linux"
+    gives_up: Callable[[], bool] = lambda: False
     _server: ForkServer | None = field(default=None, init=False)
     _not_before: float = field(default=0.0, init=False)
     _release: int = field(default_factory=lambda: _installed(), init=False)
@@ -37,7 +39,8 @@ class Nursery:
     ) -> ForkedProcess | None:
         """Fork `anabranch WORDS`, in a session of its own, with its output behind what the file `output` has.
 
-        Returns None for what has to be started as a program. Raises OSError where there is no room for a process."""
+        Returns None for what has to be started as a program. Raises OSError where there is no room for a process,
+        InterruptedError as soon as it `gives_up`."""
         if not self._fits(environment):
             return None
         request = [list(words), dict(environment), str(directory), str(output)]
@@ -45,7 +48,7 @@ class Nursery:
             is_new = self._server is None
             self._server = self._server or ForkServer.started(MODULE, " " * ROOM, environment=self.environment)
             try:
-                child = self._server.fork(request)
+                child = self._server.fork(request, self.gives_up)
             except RuntimeError as error:  # it was killed: once more, with another one
                 log.get().warning("nursery_gone", error=str(error))
                 self.end()

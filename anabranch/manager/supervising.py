@@ -96,6 +96,11 @@ class Supervision:
         self._thread.start()
 
     @property
+    def is_ending(self) -> bool:
+        """Return whether it is asked to end."""
+        return self._ends.is_set()
+
+    @property
     def has_died(self) -> bool:
         """Return whether its thread has begun, and is no more."""
         return self._thread.ident is not None and not self._thread.is_alive()
@@ -144,6 +149,8 @@ class Supervision:
                 try:
                     self._one(name, watched, is_wanted, stops.get(name))
                     watched.problem = ""
+                except InterruptedError:  # the supervision ends, and what would have started did not
+                    return
                 except (AnabranchError, OSError) as error:  # its home belongs to somebody else, say
                     self._put_off(name, watched, str(error))
 

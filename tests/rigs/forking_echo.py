@@ -13,6 +13,8 @@ from anabranch.job.forking import serve
 
 
 def _become(request: Any, alive: int) -> None:
+    if "touch" in request:
+        open(request["touch"], "w").close()
     if "code" in request:
         os._exit(request["code"])
     if "until" in request:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -110,6 +111,30 @@ def test_a_server_that_does_not_answer_is_told(server: ForkServer, monkeypatch: 
     os.kill(parent(child.pid), signal.SIGCONT)
     child.let_go()
     assert child.wait(WITHIN) == 6
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_not_carried_out(server: ForkServer, tmp_path: Path) -> None:
+    child = server.fork({"until": 6})
+    os.kill(parent(child.pid), signal.SIGSTOP)
+    with pytest.raises(InterruptedError):
+        server.fork({"touch": str(tmp_path / "done"), "until": 0}, lambda: True)
+    os.kill(parent(child.pid), signal.SIGCONT)
+    assert server.fork({"touch": str(tmp_path / "next"), "code": 1}).wait(WITHIN) == 1
+    child.let_go()
+    assert child.wait(WITHIN) == 6
+    assert [file.name for file in tmp_path.iterdir()] == ["next"]
+
+
+def test_what_is_at_the_other_end_is_seen_to_be_gone() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reads, writes = os.pipe()
+    assert not forking.is_left(theirs.fileno()) and not forking.is_left(writes)
+    ours.send(b"?")
+    ours.close()
+    os.close(reads)
+    assert forking.is_left(theirs.fileno()) and forking.is_left(writes)
+    theirs.close()
+    os.close(writes)
 
 
 def test_the_directory_in_which_we_are_has_no_modules_for_the_server(

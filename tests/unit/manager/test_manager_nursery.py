@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from anabranch.job import forking
 from anabranch.job.forking import ForkServer
-from anabranch.manager import nursery
+from anabranch.manager import Manager, nursery
 from anabranch.manager.nursery import Nursery
+from anabranch.manager.processes import JobProcess
+from anabranch.testing.in_time import PATIENCE
+from tests.unit.manager.test_manager_store import ADMIN, text
 
 
 def forked(one: Nursery, environment: dict[str, str], place: Path) -> object:
@@ -54,3 +60,40 @@ def test_another_release_in_its_place_is_a_program(
 
 def test_where_nothing_forks_it_is_a_program(tmp_path: Path, begun: list[str]) -> None:
     assert forked(Nursery(dict(os.environ), can_fork=False), dict(os.environ), tmp_path) is None and begun == []
+
+
+def test_one_whose_manager_is_gone_imports_no_further(capfd: pytest.CaptureFixture[str]) -> None:
+    server = ForkServer.started(nursery.MODULE, environment={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"})
+    server.control.close()
+    assert server.pid is not None
+    os.waitpid(server.pid, 0)
+    told = capfd.readouterr().err
+    assert "import time:" in told and "pyspark" not in told
+
+
+def test_a_supervision_that_ends_waits_for_none_that_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PW", "x")
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    manager = Manager(tmp_path)
+    asked = threading.Event()
+    server = ForkServer.started(nursery.MODULE)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)  # one that begins for ever
+
+    def gives_up() -> bool:
+        asked.set()
+        return manager.supervision.is_ending
+
+    one = manager.supervision.nursery = Nursery(dict(os.environ), gives_up=gives_up)
+    one._server = server
+    monkeypatch.setattr(forking, "ANSWER_S", 1e9)
+    manager.add(ADMIN, text())
+    manager.start(ADMIN, "shop")
+    manager.supervision.begin()
+    assert asked.wait(PATIENCE), "it waits for the nursery"
+    manager.supervision.end()
+    assert manager.supervision.state("shop").pid is None
+    assert not JobProcess.found(manager.home / "shop")
+    manager.store.close()
+    os.kill(server.pid, signal.SIGCONT)
+    one.end()
