@@ -46,6 +46,7 @@ READ_IN = {
     "lifecycle/vouching.py": "shown: when somebody gave a table its place",
     "manager/monitoring.py": "shown: when a job was measured",
     "job/hop_status.py": "shown: how long ago a trail has got something",
+    "manager/measures.py": "whether a file's time is old enough to tell the next write: else it is read sooner; shown",
     "manager/hop_view.py": "shown, and for an alert: how long ago a pump noted its delay; no row hangs on it",
     "api/counting.py": "shown: when the manager began",
     "api/statistics.py": "which statistics a person asks for: of the last hour",
