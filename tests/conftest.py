@@ -62,6 +62,7 @@ FAST_MYSQL = (
 )
 # MariaDB flushes each definition of a table besides: 400 ms for five of them, 180 ms without.
 FAST_MARIADB = (*FAST_MYSQL, "--loose-debug-no-sync", "--loose-skip-sync-frm")
+HOME = "ANABRANCH_HOME"
 _USED = pytest.StashKey[list[str]]()
 # How long an example takes, or drawing it, is the machine's affair.
 UNTIMED = [hypothesis.HealthCheck.too_slow]
@@ -167,6 +168,18 @@ def handlers_of_signals() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def home_of_jobs() -> Iterator[None]:
+    """A manager in this process sets the variable for what it starts: the next test's job would have its home in a directory
+    that is gone, and make it again."""
+    before = os.environ.get(HOME)
+    yield
+    if before is None:
+        os.environ.pop(HOME, None)
+    else:
+        os.environ[HOME] = before
 
 
 @pytest.fixture(scope="session")
