@@ -60,11 +60,11 @@ class Verifier:
 
 def signer_of_file(path: str | Path) -> Signer:
     """Read a private key (PEM). Raises ConfigError for anything else, and for a file that others may read."""
-    data = _read(path, _MAKE)
+    signer = _signer(_read(path, _MAKE), str(path))
     if os.stat(path).st_mode & 0o077:
         what = f"{path} has a private key, and others than its owner may read it"
         raise ConfigError(what, hint=f"chmod 600 {quote(str(path))}")
-    return _signer(data, str(path))
+    return signer
 
 
 def signer_of_environment(name: str) -> Signer:
