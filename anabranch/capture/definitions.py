@@ -44,7 +44,7 @@ from anabranch.model.ghost_names import GhostNames
 from anabranch.model.ids import TableId
 from anabranch.model.key_changes import acts, may_become
 from anabranch.model.load_groups import with_linked
-from anabranch.model.parked_reasons import ALTERED, ANEW, CONNECTED, DROPPED, NO_MORE_CHANGES, tells_dropped
+from anabranch.model.parked_reasons import ALTERED, ANEW, BEGUN_ANEW, CONNECTED, DROPPED, NO_MORE_CHANGES, tells_dropped
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
@@ -88,14 +88,17 @@ class DefinitionKeeper:
         shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False,
         tools: GhostNames | None = None,
         keeps_changes: bool = False,
+        takes_over: bool = False,
     ) -> None:
         """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
         `prepare`: carries out at the source what these tables still need. `follows`: returns the kinds of changes behind
         which a table goes on, where all of it is certain. `ghosts`: how copies of tables are called that tools swap them with.
         `shares`: whether one of other tables goes into the same target table as this one. `tools`: as `ghosts`, also where
-        swaps are not followed. `keeps_changes`: whether the target does, so that no load brings a parked table in.
+        swaps are not followed. `keeps_changes` (the target), `takes_over` (the job, its tables): no load brings one in.
         """
         self._remedy, self._remedy_gone = (ANEW, NO_MORE_CHANGES) if keeps_changes else (REMEDY, REMEDY_GONE)
+        if takes_over:
+            self._remedy = self._remedy_gone = BEGUN_ANEW
         self.shares, self.tools = shares, tools or GhostNames()
         self.kept = KeptCatalog(source)
         self.copies = Copies(self.kept, trail, ghosts or GhostNames(), follows)

@@ -109,6 +109,7 @@ class Capture:
     tools: GhostNames = GhostNames()  # noqa: RUF009 - as above: also where swaps are not followed
     shares: Callable[[TableId, Iterable[TableId]], bool] = lambda table, others: False  # a target table
     keeps_changes: bool = False  # the target: no load brings a parked table in
+    takes_over: bool = False  # the job takes its tables as they stand: no load, either
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
     counts: Counts = field(default_factory=Counts)
@@ -135,6 +136,7 @@ class Capture:
             self.shares,
             self.tools,
             self.keeps_changes,
+            self.takes_over,
         )
         self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.replaced, self.went = ReplacedColumns(self.source), WentRows(self.source)

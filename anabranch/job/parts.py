@@ -32,6 +32,7 @@ from anabranch.view.identity import followed_identity, new_trail_uuid, trail_uui
 from anabranch.view.opened import end_of, require_rows, source_of, spark_home, store_of
 from anabranch.view.options import log_options, source_limits, target_limits, value_rules
 from anabranch.view.refusals import (
+    TAKE_OVER,
     refuse_changed_job,
     refuse_in_hop,
     refuse_in_pair,
@@ -99,6 +100,7 @@ def _capture(job: JobView, state: StateStore, stop: Stop, lease: Lease | None) -
                 tools=job.config.ddl.names_of_tools,
                 shares=job.rules.shares_target,
                 keeps_changes=job.config.keeps_changes,
+                takes_over=job.config.load.existing == TAKE_OVER,
                 retry=source_limits(job, interval=1.0),
                 waits_at_start=bool(os.environ.get(SUPERVISED)) or settings.standby,
             ).run()

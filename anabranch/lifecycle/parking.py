@@ -15,14 +15,14 @@ from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
 from anabranch.model.ids import TableId
 from anabranch.model.load_groups import group_of, load_command
-from anabranch.model.parked_reasons import tells_altered, tells_dropped
+from anabranch.model.parked_reasons import BEGUN_ANEW, tells_altered, tells_dropped
 from anabranch.model.schema import component
 from anabranch.model.table_life import TableState, give_up_place
 from anabranch.model.table_life import resume as to_resume
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.view.opened import require_rows, store_of
-from anabranch.view.refusals import BEGUN_ANEW, TAKE_OVER
+from anabranch.view.refusals import TAKE_OVER
 
 if TYPE_CHECKING:
     from anabranch.view.job_view import JobView

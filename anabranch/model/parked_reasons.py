@@ -17,6 +17,12 @@ CONNECTED = "which foreign keys connect with this table"
 ANEW = "only a job that begins again brings it in: anabranch drop JOB --execute, then run the job"
 NO_MORE_CHANGES = f"the changes that are there stay; where the source has a table of this name again, {ANEW}"
 
+# What does so where a job takes its tables over as they stand, and never loads one.
+BEGUN_ANEW = (
+    "one whose definition changed comes back only where the job is begun anew: anabranch drop JOB --execute, and then"
+    " anabranch reverse and anabranch arm"
+)
+
 
 def new_but(why: str) -> str:
     """Return the reason to park a new table that cannot be followed because of `why`; "" where a load is all that it needs."""

@@ -9,6 +9,7 @@ from anabranch.config import ONLY, describe_change
 from anabranch.config.hops import Hop
 from anabranch.errors import AnabranchError, ConfigError, JobChanged, SourceError, StateError
 from anabranch.model.cutover import Cutover
+from anabranch.model.parked_reasons import BEGUN_ANEW
 from anabranch.trail import identity, retention
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from anabranch.model.table_life import TableState
     from anabranch.view.job_view import JobView
 
-BEGUN_ANEW = (
-    "one whose definition changed comes back only where the job is begun anew: anabranch drop JOB --execute, and then"
-    " anabranch reverse and anabranch arm"
-)
 TAKE_OVER = "take_over"  # [load] existing: the tables stand, and nothing is ever loaded
 TARGET = "target"  # among a job's facts at a target that has a name: which one it is
 

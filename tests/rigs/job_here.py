@@ -37,6 +37,7 @@ from anabranch.view.definitions import logs_cascades
 from anabranch.view.identity import followed_identity, trail_uuid
 from anabranch.view.opened import end_of, source_of, spark_home
 from anabranch.view.options import log_options, value_rules
+from anabranch.view.refusals import TAKE_OVER
 from rigs.scenario import Scenario
 
 PATIENCE = 240.0  # seconds
@@ -153,6 +154,7 @@ class JobHere:
                 tools=job.config.ddl.names_of_tools,
                 shares=job.rules.shares_target,
                 keeps_changes=job.config.keeps_changes,
+                takes_over=job.config.load.existing == TAKE_OVER,
                 **({"drift": partial(drift_of, source, options, job.config.followed_changes)} if self.looks else {}),
             ).run()
 

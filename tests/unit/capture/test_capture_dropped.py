@@ -40,9 +40,7 @@ class Source:
 class Here:
     """A trail with tables, and capture's keeper of their definitions."""
 
-    def __init__(
-        self, trail: TrailWriter, leaves: frozenset[ColumnChange] = frozenset(), keeps_changes: bool = False
-    ) -> None:
+    def __init__(self, trail: TrailWriter, leaves: frozenset[ColumnChange] = frozenset(), **loads: bool) -> None:
         self.trail, self.at = trail, 1
         for schema in (_schema(A), _schema(B), _schema(FATHER), _schema(CHILD, KEY)):
             trail.schema(schema)
@@ -54,7 +52,7 @@ class Here:
             lambda: None,
             follows=lambda _: frozenset(ColumnChange) - leaves,
             tools=GhostNames(USUAL),
-            keeps_changes=keeps_changes,
+            **loads,
         )
 
     def told(self, sql: str) -> tuple[Barrier, ...]:
@@ -98,6 +96,16 @@ def test_a_reason_names_a_load_only_where_there_is_one(trail: TrailWriter, keeps
     reasons += [one.reason for one in here.keeper.drop(B)]
     assert len(reasons) == 3 and [" load " in one for one in reasons] == [not keeps_changes] * 3, reasons
     assert all("begins again brings it in" in one for one in reasons) == keeps_changes
+
+
+def test_a_reason_names_no_load_in_a_job_that_takes_its_tables_over(trail: TrailWriter) -> None:
+    """Such a job, a way back for example, refuses every load."""
+    here = Here(trail, takes_over=True)
+    reasons = [one.reason for one in here.told("CREATE OR REPLACE TABLE a (id INT)")]
+    reasons += [one.reason for one in here.keeper.park([B], "for a reason that is no statement")]
+    reasons += [one.reason for one in here.keeper.drop(B)]
+    assert len(reasons) == 3 and not any(" load " in one for one in reasons), reasons
+    assert all("where the job is begun anew: anabranch drop JOB" in one for one in reasons)
 
 
 @pytest.mark.parametrize(
