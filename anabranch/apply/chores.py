@@ -41,6 +41,9 @@ class Chores:
     cleaning: Cleaning
     heartbeats: Heartbeats
 
+    def __post_init__(self) -> None:
+        self.applier.leaving = lambda: let_leave(self.applier.progress, self._take_off, self.finisher.lets_go)
+
     @property
     def is_consistent(self) -> bool:
         return not any(state.is_loading for state in self.applier.progress.states.values())
@@ -63,7 +66,7 @@ class Chores:
         if end.position.sequence == at.sequence and (is_past or self._has_ended_windows()):
             progress.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(self.applier)
-        let_leave(progress, self._take_off, self.finisher.lets_go)
+        self.applier.leaving()
         settle_wishes(self.applier, self.following)
         join_loaded(self.applier, self.following)
         self.repairer.look(self.applier)

@@ -12,6 +12,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.aside import Aside
 from anabranch.rows.conflict import STRICT, ConflictPolicy
+from anabranch.rows.keys import UniqueKey
 from anabranch.rows.net import CascadeRule, Computed, TargetTable
 from anabranch.rules.rule_set import Filter
 
@@ -27,7 +28,7 @@ class Followed:
     - `filter`: the job's `where` for the table (K27).
     - `takeovers`: values that a parent took over inside the window (cascades/takeovers.py).
     - `waiting`: keys whose rows wait to be read again (waiting_rows.py).
-    - `unique`: columns (target names) of unique keys beside the primary key, the target's or the source's (K8).
+    - `unique_keys`: those beside the primary key, the target's and the source's, by target names (K8).
     - `on_conflict`: what the job declares for rows that differ at the target.
     - `aside`: changes that are set aside (aside/); None where none are and none may be.
     - `loaded`: sequences after `low` that the loaded rows have, where that is known of each; all others are then strict (K14).
@@ -40,10 +41,15 @@ class Followed:
     filter: Filter | None = None
     takeovers: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
     waiting: frozenset[KeyTexts] = frozenset()
-    unique: frozenset[str] = frozenset()
+    unique_keys: frozenset[UniqueKey] = frozenset()
     on_conflict: ConflictPolicy = STRICT
     aside: Aside | None = None
     loaded: frozenset[int] | None = None
+
+    @property
+    def unique(self) -> frozenset[str]:
+        """The columns of all unique keys beside the primary one."""
+        return frozenset(name for key in self.unique_keys for name in key.columns)
 
     def is_strict_from(self, sequence: int) -> bool:
         """Return whether the target must have every change of the table from `sequence` on as the log says it."""

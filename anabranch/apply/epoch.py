@@ -45,6 +45,7 @@ class Applier:
     waiting: Callable[[str, AnabranchError], None] = lambda why, error: None  # is told what for
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
     dropping: Dropping | None = None  # None: a job without tables that are dropped on the way
+    leaving: Callable[[], None] = lambda: None  # takes out the tables that a load asks for
 
     def __post_init__(self) -> None:
         self.progress.catch_up = self._catch_up
@@ -69,11 +70,11 @@ class Applier:
                 progress.writer.rollback()
                 if self._had_half_built_keys(error):
                     continue
-                if isinstance(error, Redefined) and not self._is_told(error):
-                    self._wait_for_end(SourceUnavailable(f"capture has not read of it yet: {error}", table=error.table))
+                if early := self._before_capture(error):
+                    self._wait_for_end(early)
                     continue
                 refusal = error
-                if progress.ahead or not self._may_park(error):  # a table is parked at one place of the log
+                if not self._may_park(error):
                     raise
             else:
                 return progress.patience.success()
@@ -88,13 +89,24 @@ class Applier:
         return True
 
     def _catch_up(self) -> None:
-        """Carry out what is missing before the last transaction that is applied beyond the checkpoint."""
+        """Carry out what is missing before the last transaction that is applied beyond the checkpoint. A table that cannot be
+        followed any more leaves first."""
         progress = self.progress
+        self.leaving()
         last = Position(max(progress.ahead), progress.ahead[max(progress.ahead)])
         for place in (progress.checkpoint.position, last):
             refuse_other_trail(progress.job, progress.trail, place)
         log.get(job=progress.job).info("transactions_between", number=len(progress.ahead), upto=str(last))
-        self._advance(last.sequence)
+        while True:
+            try:
+                return self._advance(last.sequence)
+            except Redefined as error:
+                progress.writer.rollback()
+                if early := self._before_capture(error):
+                    raise early from error
+                if not self._may_park(error):
+                    raise
+                self._park(error)
 
     # --- along the trail ---------------------------------------------------------------------------------------------
 
@@ -138,12 +150,20 @@ class Applier:
     # --- what the target refuses ---------------------------------------------------------------------------------------
 
     def _may_park(self, refusal: RowRefused) -> bool:
-        settings = self.progress.settings
-        asked_for = settings.parks or isinstance(refusal, Redefined) or (refusal.is_taken and settings.parks_taken)
-        return asked_for and refused_table(refusal, self.progress.context) is not None
+        """Return whether a table is parked for this. With transactions applied beyond the checkpoint it has no one place of the
+        log from which to go on: then only one that has to be loaded again is."""
+        settings, is_redefined = self.progress.settings, isinstance(refusal, Redefined)
+        asked_for = settings.parks or (refusal.is_taken and settings.parks_taken)
+        may = is_redefined or (asked_for and not self.progress.ahead)
+        return may and refused_table(refusal, self.progress.context) is not None
 
-    def _is_told(self, refusal: RowRefused) -> bool:
-        return is_told(refusal, self.progress.context, self.progress.trail, self.progress.checkpoint)
+    def _before_capture(self, refusal: RowRefused) -> SourceUnavailable | None:
+        """Return what to wait for where the source defines the table otherwise, and the trail does not say so yet."""
+        progress = self.progress
+        is_told_of = is_told(refusal, progress.context, progress.trail, progress.checkpoint)
+        if not isinstance(refusal, Redefined) or is_told_of:
+            return None
+        return SourceUnavailable(f"capture has not read of it yet: {refusal}", table=refusal.table)
 
     def _had_half_built_keys(self, refusal: RowRefused) -> bool:
         """Return whether keys of the table were being built, so that the refused change is worth another try. Until its

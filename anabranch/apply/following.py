@@ -23,6 +23,7 @@ from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
+from anabranch.rows.keys import UniqueKey
 from anabranch.rows.net import TargetTable
 
 
@@ -60,9 +61,9 @@ class Following:
             if state.schema is None:
                 raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
         targets = {state.source: self.rule_set.target_table(state.schema) for state in states if state.schema}
-        unique = self._unique_columns(list(targets.values()))
-        found = (self._table(state, targets[state.source]) for state in states)
-        return {f.table.source: replace(f, unique=f.unique | unique.get(f.table.source, frozenset())) for f in found}
+        theirs = self._unique_keys(list(targets.values()))
+        found = {state.source: self._table(state, targets[state.source]) for state in states}
+        return {t: replace(f, unique_keys=f.unique_keys | theirs.get(t, frozenset())) for t, f in found.items()}
 
     def _table(self, state: TableState, table: TargetTable) -> Followed:
         assert state.schema is not None
@@ -71,10 +72,18 @@ class Following:
         if state.facts.resumes is not None:  # everything after that place is strict
             low, high, loaded = state.facts.resumes, state.facts.resumes, None
         waiting = frozenset(key_of(table, key) for key in state.facts.reread)
-        unique = unique_columns(state.schema, table)
+        unique = unique_keys(state.schema, table)
         where, policy = self.rule_set.where(state.schema), self.rule_set.on_conflict(state.schema)
         return Followed(
-            state.schema, table, low, high, where, waiting=waiting, unique=unique, on_conflict=policy, loaded=loaded
+            state.schema,
+            table,
+            low,
+            high,
+            where,
+            waiting=waiting,
+            unique_keys=unique,
+            on_conflict=policy,
+            loaded=loaded,
         )
 
     def joined(
@@ -87,16 +96,23 @@ class Following:
         still = {t: replace(f, low=sequence, high=sequence) for t, f in others.items()}
         return self.of({**still, **joining}), self.of({**others, **joining})
 
-    def _unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+    def _unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
         with closing(self.target.catalog()) as catalog:
-            return catalog.unique_columns(tables)
+            return catalog.unique_keys(tables)
 
 
-def unique_columns(schema: TableSchema, table: TargetTable) -> frozenset[str]:
-    """Return the columns of the source's unique keys beside the primary key, by their target names; of those that the target
-    computes what they are computed from. The target has such keys, or gets them once it is consistent."""
+def unique_keys(schema: TableSchema, table: TargetTable) -> frozenset[UniqueKey]:
+    """Return the source's unique keys beside the primary key, by target names; of columns that the target computes what they
+    are computed from. The target has such keys, or gets them once it is consistent."""
     names = dict(zip(table.source_columns, table.columns, strict=True))
     computed = {source: schema.inputs_of(source) for source, _ in table.computed}
-    columns = frozenset(column for index in schema.indexes if index.unique for column in index.columns)
-    inputs = frozenset[str]().union(*(computed.get(column, ()) for column in columns))
-    return frozenset(names[column] for column in columns | inputs if column in names)
+    found = set[UniqueKey]()
+    for index in schema.indexes:
+        if not index.unique:
+            continue
+        inputs = frozenset[str]().union(*(computed.get(column, ()) for column in index.columns))
+        columns = frozenset(names[column] for column in inputs.union(index.columns) if column in names)
+        is_special = bool(index.definition or index.parts) or any(index.prefixes)
+        if columns:
+            found.add(UniqueKey(columns, not is_special and all(column in names for column in index.columns)))
+    return frozenset(found)

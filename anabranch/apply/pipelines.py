@@ -167,7 +167,7 @@ def _pipelined(progress: Progress, writer: PipelinedWriter, line: _Line, small: 
         work = progress.work()
         work.count(_counts(sent.part(0, number)))
         progress.commit(then, work)
-    progress.end_pipeline(number if done else 0)
+        progress.end_pipeline(number)
     return done
 
 

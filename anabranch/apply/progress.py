@@ -78,9 +78,8 @@ class Progress:
     states: dict[TableId, TableState] = field(init=False, repr=False)
     context: ApplyContext = field(init=False, repr=False)
     skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
-    ahead: dict[int, str] = field(
-        default_factory=dict, init=False
-    )  # applied beyond the checkpoint: sequences, positions
+    # Transactions with a note at the target that they are applied, beyond the checkpoint: sequences, positions
+    ahead: dict[int, str] = field(default_factory=dict, init=False)
     uncounted: Counter[TableId] = field(default_factory=Counter, init=False)  # their changes
     catch_up: Callable[[], None] | None = None  # carries out what is missing before the last of them
     _began: int = field(default=0, init=False)  # when the running epoch was opened at the target
@@ -105,17 +104,20 @@ class Progress:
         self.states = self.store.states.tables(self.job)
         self.context = self.with_aside(self.context_of(self.states), self.states)
         self.skipped = [one.sequence for one in self.store.journal.skipped(self.job)]
-        self.checkpoint, self._is_in_doubt = found, False
-        if self._is_unsettled:
-            self.settle()
-        self._look_ahead()
+        self.checkpoint, self.ahead, self._is_in_doubt = found, {}, False
+        try:
+            if self._is_unsettled or self._notes():
+                self.settle()  # a note counts when it is on the target's disk, as all is that was committed before this
+            self._look_ahead()
+        except BaseException:  # whatever it was: what is missing was not carried out, and it is passed on
+            self._is_in_doubt = True
+            raise
 
     def _look_ahead(self) -> None:
         """Take over what is applied beyond the checkpoint, and carry out what is missing before it, before anything else is
         done at the target. No session of ours notes more meanwhile: each does so only while the checkpoint is where its run
-        began, and that was claimed, or moved by `settle`, since."""
-        jobs, at = self.store.jobs, self.checkpoint.position.sequence
-        noted = jobs.applied(self.job) if isinstance(jobs, NotesApplied) else {}
+        began, and `settle` has moved it since."""
+        at, noted = self.checkpoint.position.sequence, self._notes()
         self._has_notes |= bool(noted)
         self.ahead = {sequence: native for sequence, native in noted.items() if sequence > at}
         if not self.ahead:
@@ -123,8 +125,11 @@ class Progress:
         if self.catch_up is None:
             what = f"{len(self.ahead)} transactions are applied beyond {self.checkpoint.position}"
             raise StateError(what, job=self.job, hint="start the job, which carries out what is missing between them")
-        self._is_in_doubt = True  # until its last commit
         self.catch_up()
+
+    def _notes(self) -> Mapping[int, str]:
+        jobs = self.store.jobs
+        return jobs.applied(self.job) if isinstance(jobs, NotesApplied) else {}
 
     def with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Return the context with what is set aside. What is set aside stays so even if the job no longer sets anything
@@ -246,8 +251,7 @@ class Progress:
         for one in work.decided:
             self.writer.note_ddl(self.job, self._noted(one))
             reach("apply.ddl.noted")
-        if self._has_notes and isinstance(self.writer, ForgetsApplied):
-            self.writer.forget_applied(self.job, then.position.sequence)
+        self._forget_notes(then.position.sequence)
         reach("apply.commit")
         with spans.span("commit"):
             self.writer.commit()
@@ -264,6 +268,16 @@ class Progress:
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
         self.ahead = {sequence: native for sequence, native in self.ahead.items() if sequence > then.position.sequence}
         self._has_notes, self._is_in_doubt = bool(self.ahead), False
+
+    def _forget_notes(self, upto: int) -> None:
+        """Remove the notes of transactions that the checkpoint passes. Raises OutOfStep where the target does not have all of
+        them: it lost them, and with them what they say is applied."""
+        if not (self._has_notes and isinstance(self.writer, ForgetsApplied)):
+            return
+        found, expected = self.writer.forget_applied(self.job, upto), sum(sequence <= upto for sequence in self.ahead)
+        if found < expected:
+            what = f"the target has lost {expected - found} transactions that were applied beyond"
+            raise OutOfStep(f"{what} {self.checkpoint.position}", job=self.job)
 
     def _was_not_parked(self, table: TableId) -> bool:
         before = self.states.get(table)
@@ -291,7 +305,7 @@ class Progress:
         """Note that transactions may be committed beyond the checkpoint from here on, with notes of them at the target."""
         self._has_notes = True
 
-    def end_pipeline(self, number: int = 0) -> None:
+    def end_pipeline(self, number: int) -> None:
         """Note that a later epoch was committed with the target's disk. `number`: the epochs before it, which count as
         well."""
         self.totals.epochs += number

@@ -42,12 +42,14 @@ class Relaxed:
 
     def __init__(self, progress: Progress, writer: AppliersWriter, number: int) -> None:
         self._progress, self._writer, self._number = progress, writer, number
-        self.moves = True  # of the last call: the checkpoint was moved by a single session
+        self.moves = True  # of the last call: a single session moved the checkpoint, if anything did
 
     def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
         progress, self.moves = self._progress, True
         tables = list(dict.fromkeys(one.shape.table for one in transactions.changes))
         sessions = self._writer.appliers(self._number, tables)
+        if not sessions and progress.ahead:  # their notes are looked at where an epoch passes them
+            return now
         if not sessions:
             return self._writer.one_by_one(now, transactions)
         jobs = progress.store.jobs
@@ -63,8 +65,9 @@ class Relaxed:
             self._writer.close()
             raise
         reach("apply.relaxed.ended")
-        for number in run.beyond():
+        for number in (*range(run.low), *run.beyond()):
             progress.ahead[transactions.sequences[number]] = transactions.natives[number]
+        for number in run.beyond():
             for one in transactions.part(number, number + 1).changes:
                 progress.uncounted[one.shape.table.source] += len(one)
         return run.place(run.low)

@@ -316,7 +316,12 @@ class ApplyRun:
         cleaning, heartbeats = Cleaning(writer), Heartbeats(writer, self.source)
         repairer = Repairer(rereader)
         chores = Chores(applier, following, rereader, repairer, finisher, standing, deletes, cleaning, heartbeats)
-        progress.look()
+        try:
+            progress.look()
+        except (TargetUnavailable, SourceUnavailable):  # it is waited for
+            finisher.close()
+            writer.close()
+            raise
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()
         return chores

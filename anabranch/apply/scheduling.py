@@ -13,7 +13,7 @@ What does not live here: who carries out what is ready (`relaxed.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,24 +87,15 @@ def _rows(one: SmallChanges, of: Followed) -> Marked:
         old = [_values(one, place, name) for place, name in enumerate(key, len(sets))]
         yield from _named(one, (source, key), old, ALONE)
     if not set(key).isdisjoint(sets):
-        places = [sets.index(name) if name in sets else len(sets) + at for at, name in enumerate(key)]
-        yield from _taken(
-            one, (source, key), key, [_values(one, at, name) for at, name in zip(places, key, strict=True)]
-        )
-    clear = _clear_columns(of)
-    for name in sorted(of.unique.intersection(sets)):
-        if name in clear:
-            yield from _taken(one, (source, name), [name], [_values(one, sets.index(name), name)])
-        else:
-            yield from ((number, ("unclear", (source, name)), ALONE) for number in one.transactions.tolist())
-
-
-def _clear_columns(of: Followed) -> Collection[str]:
-    """Return columns of unique keys whose values alone say which rows meet: those of plain indexes of the source."""
-    names = dict(zip(of.table.source_columns, of.table.columns, strict=True))
-    unique = [index for index in of.schema.indexes if index.unique]
-    plain = [one for one in unique if not (one.definition or one.parts or any(one.prefixes))]
-    return {names[column] for index in plain for column in index.columns if column in names}
+        yield from _taken(one, (source, key), key, [_new(one, name) for name in key])
+    for unique in of.unique_keys:
+        if unique.columns.isdisjoint(sets):
+            continue
+        what, names = (source, unique), sorted(unique.columns)
+        if unique.is_plain and unique.columns.issubset((*sets, *key)):
+            yield from _taken(one, what, names, [_new(one, name) for name in names], always=True)
+        else:  # an expression, or values that the change does not have: whichever row it may meet
+            yield from ((number, ("unclear", what), ALONE) for number in one.transactions.tolist())
 
 
 def _named(one: SmallChanges, what: Hashable, columns: Sequence[Sequence[Comparable]], kind: str) -> Marked:
@@ -115,13 +106,25 @@ def _named(one: SmallChanges, what: Hashable, columns: Sequence[Sequence[Compara
 
 
 def _taken(
-    one: SmallChanges, what: Hashable, names: Sequence[str], columns: Sequence[Sequence[Comparable]], kind: str = ALONE
+    one: SmallChanges,
+    what: Hashable,
+    names: Sequence[str],
+    columns: Sequence[Sequence[Comparable]],
+    kind: str = ALONE,
+    always: bool = False,
 ) -> Marked:
-    """Yield marks for values that are taken; where one may be equal to others, no other is taken meanwhile."""
+    """Yield marks for values that are taken; where one may be equal to others, no other is taken meanwhile. `always`: other
+    changes may take values that they do not have."""
     yield from _named(one, what, columns, kind)
-    if any(may_be_unclear(one.shape.table.type_of(name)) for name in names):
+    if always or any(may_be_unclear(one.shape.table.type_of(name)) for name in names):
         for number, row in zip(one.transactions.tolist(), zip(*columns, strict=True), strict=True):
             yield number, ("unclear", what), CLEAR if all(value.is_clear for value in row) else ALONE
+
+
+def _new(one: SmallChanges, name: str) -> Sequence[Comparable]:
+    """Return the values behind the changes of a column that is set, or of the key."""
+    sets = one.shape.sets
+    return _values(one, sets.index(name) if name in sets else len(sets) + one.shape.table.key.index(name), name)
 
 
 def _values(one: SmallChanges, place: int, name: str) -> Sequence[Comparable]:

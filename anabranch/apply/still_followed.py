@@ -5,13 +5,15 @@ What does not live here: what a table is followed by at first, and wherever that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.following import unique_columns
+from anabranch.apply.following import unique_keys
 from anabranch.model.ids import TableId
 from anabranch.rows.altered import AlteredTable, ColumnRenamed
 from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rows.keys import UniqueKey
 from anabranch.rules.rule_set import Filter
 
 
@@ -35,8 +37,14 @@ def still_followed(followed: Followed, altered: AlteredTable, where: Filter | No
         for step in altered.steps
         if isinstance(step, ColumnRenamed)
     }
-    unique = frozenset(names.get(name, name) for name in followed.unique) & frozenset(altered.table.columns)
-    unique |= unique_columns(altered.schema, altered.table)
+    kept = frozenset(_still(key, names, frozenset(altered.table.columns)) for key in followed.unique_keys)
+    unique = frozenset(key for key in kept if key.columns) | unique_keys(altered.schema, altered.table)
     return replace(
-        followed, schema=altered.schema, table=altered.table, filter=where, unique=unique, on_conflict=policy
+        followed, schema=altered.schema, table=altered.table, filter=where, unique_keys=unique, on_conflict=policy
     )
+
+
+def _still(key: UniqueKey, names: Mapping[str, str], there: frozenset[str]) -> UniqueKey:
+    """Return a unique key by its columns' new names. Of one that has lost a column it is not known whether it still stands."""
+    columns = frozenset(names.get(name, name) for name in key.columns)
+    return UniqueKey(columns & there, key.is_plain and columns <= there)

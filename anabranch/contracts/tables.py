@@ -14,7 +14,7 @@ from anabranch.model.value_rules import ValueRules
 if TYPE_CHECKING:
     from anabranch.model.altering_plan import AlteringPlan
     from anabranch.rows.altered import AlteredTable
-    from anabranch.rows.keys import EnforcedKey
+    from anabranch.rows.keys import EnforcedKey, UniqueKey
     from anabranch.rows.net import TargetTable
 
 
@@ -110,9 +110,9 @@ class PlansAltering(Protocol):
 class TargetCatalog(Protocol):
     """Says what stands at the target now. One connection, reads only; apply asks it while it streams."""
 
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
-        """Return, by source table, the columns of ours on which its target table's unique keys beside the primary depend in
-        any way: also through expressions, conditions, generated columns, exclusion. Tables without any are left out."""
+    def unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
+        """Return, by source table, its target table's unique keys beside the primary one that depend on columns of ours in any
+        way: also through expressions, conditions, generated columns, exclusion. Tables without any are left out."""
 
     def guards(self, tables: Sequence[TargetTable]) -> Enforced:
         """Say whether these target tables have foreign keys and triggers, which would react to rows."""

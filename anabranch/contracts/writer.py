@@ -236,8 +236,8 @@ class ParallelWriter(Protocol):
 class ForgetsApplied(Protocol):
     """Lets a Writer remove notes of transactions that were applied beyond the checkpoint (NotesApplied)."""
 
-    def forget_applied(self, job: str, upto: int) -> None:
-        """Remove the notes up to a sequence, in the open epoch."""
+    def forget_applied(self, job: str, upto: int) -> int:
+        """Remove the notes up to a sequence, in the open epoch. Returns how many there were."""
 
 
 @runtime_checkable

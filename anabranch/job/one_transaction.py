@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from anabranch.contracts import NotesApplied
 from anabranch.errors import AnabranchError, ConfigError, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 VERSION = 1
 WRITTEN, NOT_YET, GONE = "written", "not yet", "no longer"
 APPLIED, WAITS, LEFT_OUT, UNKNOWN = "applied", "waits", "left out", "unknown"
+BEYOND = "beyond the checkpoint, since commits keep no order; those before it may still wait"
 NOT_KEPT = "only the last stretches are kept, and of a killed process not those of its last seconds"
 
 
@@ -240,6 +242,8 @@ def _asked(
     upto = str(checkpoint.position)
     skipped = any(one.sequence == sequence for one in store.journal.skipped(own))
     states = store.states.tables(own, whole=False)
+    if checkpoint.position.sequence < sequence and _is_beyond(store, own, sequence):
+        return AtTarget(name, APPLIED, BEYOND, upto, epochs, dict(_standing(found, states)))
     if checkpoint.position.sequence < sequence:
         why = "anabranch skip has it left out, once apply comes to it" if skipped else _waits(captured, noted)
         went_back = "; it was applied before, and the target went back" if epochs else ""
@@ -254,6 +258,10 @@ def _asked(
     state = LEFT_OUT if skipped else APPLIED
     why = "by anabranch skip" if skipped else ("" if epochs else NOT_KEPT)
     return AtTarget(name, state, why, upto, epochs, dict(_standing(found, states)), dict(asides), dict(conflicts))
+
+
+def _is_beyond(store: TargetStore, job: str, sequence: int) -> bool:
+    return isinstance(store.jobs, NotesApplied) and sequence in store.jobs.applied(job)
 
 
 def _asides(store: TargetStore, job: str) -> Iterator[Any]:

@@ -1,4 +1,5 @@
-"""Foreign keys that the target enforces on what we write, and where they do otherwise than the source's (K7).
+"""Keys beside the primary one: unique keys, and foreign keys that the target enforces on what we write, with where they do
+otherwise than the source's (K7).
 
 Names are the target's. What does not live here: the order that such keys accept (`apply/order.py`), reading them from a
 database (its connector).
@@ -18,6 +19,15 @@ SOURCE_DOES = frozenset(
     {Action.CASCADE, Action.SET_NULL}
 )  # what a source's key does; SET DEFAULT refuses, as in InnoDB
 EVENTS = ("delete", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """A unique key beside the primary one. `columns`: all that are replicated and on which it depends in any way; `is_plain`:
+    it takes two rows for equal exactly if the values of all of these are, and none is NULL."""
+
+    columns: frozenset[str]
+    is_plain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

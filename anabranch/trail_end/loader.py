@@ -20,7 +20,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
 from anabranch.model.table_life import begin, heard_of
 from anabranch.rows.aside import AsideChange
-from anabranch.rows.keys import EnforcedKey
+from anabranch.rows.keys import EnforcedKey, UniqueKey
 from anabranch.rows.net import TargetTable
 from anabranch.trail.failures import writing
 from anabranch.trail_end import chunk_files
@@ -186,7 +186,7 @@ class TrailLoader:
 
     # --- TargetCatalog ----------------------------------------------------------------------------------------------
 
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+    def unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
         return {}
 
     def guards(self, tables: Sequence[TargetTable]) -> Enforced:

@@ -15,18 +15,22 @@ import psycopg
 import pytest
 
 from anabranch import connectors, failpoints
+from anabranch.apply.life.taking_out import let_leave
+from anabranch.apply.merge_carrier import MergeCarrier
+from anabranch.apply.progress import Progress
 from anabranch.apply.relaxed import Relaxed
 from anabranch.connectors.mysql.target.appliers import MysqlApplier
 from anabranch.connectors.postgresql.target.appliers import PostgresApplier
 from anabranch.contracts import PlacedReader, ValueRules
 from anabranch.cutover.following import Following
-from anabranch.errors import Fenced, RowRefused, StateError, TargetBusy, TargetError, TargetUnavailable
+from anabranch.errors import Fenced, Redefined, RowRefused, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.schema import Index
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import DELETE, INSERT, ChangeShape
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.in_time import until
 from anabranch.testing.servers import Server, start_postgresql
+from anabranch.trail import retention
 from rigs.an_applier import an_applier
 from rigs.chunks import ITEMS
 from rigs.drawn import drawn
@@ -74,7 +78,7 @@ def with_key() -> Any:
     return replace(ITEMS, indexes=(Index("a", ("a",), True),))
 
 
-def again(one: Applied, owner: str = "next", **options: Any) -> None:
+def again(one: Applied, owner: str = "next", leaving: Callable[[], None] = lambda: None, **options: Any) -> None:
     """Another apply process of the job, which claims it."""
     one.applier.progress.writer.close()
     one.applier.progress.store.close()
@@ -83,6 +87,7 @@ def again(one: Applied, owner: str = "next", **options: Any) -> None:
     one.applier = an_applier(
         JOB, one.reader, writer, store, lambda states: known, owner=owner, patience=ShortPauses(), **options
     )
+    one.applier.leaving = leaving
     writer.claim(JOB, owner)
     one.applier.progress.look()
 
@@ -193,8 +198,12 @@ def test_what_the_target_refuses_stops_the_job_and_a_start_goes_on_from_there(
     with pytest.raises(RowRefused):
         one.applier.apply(upto)
     assert at(target_database) == 5 and noted(target_database) == list(range(7, 22))
+    settled: list[list[int]] = []
+    settle = Progress.settle
+    monkeypatch.setattr(Progress, "settle", lambda progress: settled.append(noted(target_database)) or settle(progress))
     with pytest.raises(RowRefused):  # it is looked at again, and nothing is done twice
         again(one, **RELAXED)
+    assert settled == [list(range(7, 22))], "notes count behind a commit with the target's disk"
     reader = connectors.target(one.endpoint).reader(ValueRules())
     with closing(reader), pytest.raises(TargetBusy, match="beyond the checkpoint"):
         assert isinstance(reader, PlacedReader)
@@ -204,6 +213,66 @@ def test_what_the_target_refuses_stops_the_job_and_a_start_goes_on_from_there(
     one.applier.apply(upto)
     assert target_database.query("SELECT id FROM shop.items ORDER BY id") == [(n,) for n in range(20)]
     assert at(target_database) == upto and noted(target_database) == []
+
+
+def test_a_last_one_that_is_applied_already_is_passed(one: Applied, target_database: Database) -> None:
+    """Too few for a run: the checkpoint moves over it all the same."""
+    upto = one.append([[insert(item(n, n))] for n in range(1, 4)])
+    note(target_database, 3)
+    target_database.execute("INSERT INTO shop.items VALUES (3, 3, 'new')")
+    again(one, **RELAXED)
+    assert at(target_database) == upto and noted(target_database) == []
+    assert target_database.query("SELECT id FROM shop.items ORDER BY id") == [(1,), (2,), (3,)]
+
+
+def note(database: Database, sequence: int) -> None:
+    """Note a transaction as applied, as a session does."""
+    database.execute(f"INSERT INTO anabranch.applied VALUES ('{JOB}', 'target', {sequence}, 'log.1:{sequence - 1}')")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_that_the_source_has_redefined_leaves_in_the_catch_up(
+    one: Applied, target_database: Database, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """It would stop each start: it is parked to be loaded again, and all others are caught up with."""
+    carry_out = MergeCarrier.carry_out
+
+    def asks(carrier: MergeCarrier, feed: Any) -> None:
+        if ITEMS.id in carrier.progress.context.tables:
+            raise Redefined("the source defines it otherwise", table=str(ITEMS.id))
+        carry_out(carrier, feed)
+
+    upto = one.append([[("heap", "i", {"a": n, "b": "x"})] for n in range(1, 8)] + [[insert(item(1, 1))]])
+    one.trail.park(ITEMS.id, "altered")
+    one.trail.flush()
+    note(target_database, 7)
+    target_database.execute("INSERT INTO shop.heap VALUES (7, 'x')")
+    monkeypatch.setattr(MergeCarrier, "carry_out", asks)
+    again(one, **WAYS[way])
+    assert at(target_database) == 7 and noted(target_database) == []
+    one.applier.apply(upto)
+    assert target_database.query("SELECT a FROM shop.heap ORDER BY a") == [(n,) for n in range(1, 8)]
+    state = one.applier.progress.states[ITEMS.id]
+    assert state.is_parked and state.facts.resumes is None and at(target_database) == upto
+
+
+def test_a_table_that_a_load_asks_for_leaves_before_the_catch_up(one: Applied, target_database: Database) -> None:
+    """The row that stops each start is the reason for which it is loaded again."""
+    upto = one.append([[("items", "d", item(99, 99))], *([("heap", "i", {"a": n, "b": "x"})] for n in range(1, 8))])
+    note(target_database, 8)
+    target_database.execute("INSERT INTO shop.heap VALUES (7, 'x')")
+    with pytest.raises(RowRefused):
+        again(one, **RELAXED)
+    names = one.applier.progress.settings.names
+    retention.register(one.directory, names.leave(ITEMS.id), 0)
+
+    def leaving() -> None:
+        let_leave(one.applier.progress, lambda state: None)
+
+    again(one, "third", leaving=leaving, **RELAXED)
+    assert at(target_database) == upto and noted(target_database) == []
+    assert target_database.query("SELECT a FROM shop.heap ORDER BY a") == [(n,) for n in range(1, 8)]
+    assert one.applier.progress.states[ITEMS.id].is_taken_out
 
 
 def test_a_cut_over_waits_for_what_is_missing(one: Applied, target_database: Database) -> None:
@@ -319,6 +388,45 @@ def test_rule_09_a_target_that_is_killed(
             transactions, rows = drawn(13, 200)
             one.applier.apply(one.append(transactions))
             assert len(seen) > 140 and database.query(ROWS) == rows and noted(database) == []
+
+
+LOST = 15  # the transaction that a target loses, with its note
+
+
+def loses_one(monkeypatch: pytest.MonkeyPatch, database: Database, *statements: str) -> list[int]:
+    """The target loses the end of what was committed while nothing is open, and nobody's line breaks. Returns when it was."""
+    send, seen = Relaxed.one_by_one, list[int]()
+
+    def loses(way: Relaxed, now: Checkpoint, transactions: Any) -> Checkpoint:
+        then = send(way, now, transactions)
+        if not seen:
+            seen.append(then.position.sequence)
+            database.execute(f"DELETE FROM anabranch.applied WHERE sequence = {LOST}", *statements)
+        return then
+
+    monkeypatch.setattr(Relaxed, "one_by_one", loses)
+    return seen
+
+
+def test_rule_09_notes_that_a_postgresql_loses_and_the_checkpoint_does_not(
+    one: Applied, target_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of the checkpoint alone would say that nothing is missing."""
+    seen = loses_one(monkeypatch, target_database, f"DELETE FROM shop.items WHERE id = {LOST}")
+    upto = one.append([[insert(item(n, n))] for n in range(1, 31)])
+    one.applier.apply(upto)
+    assert seen == [30] and "has lost 1 transactions" in "".join(one.waits)
+    assert target_database.query("SELECT count(*), sum(id) FROM shop.items") == [(30, 465)]
+    assert at(target_database) == upto and noted(target_database) == []
+
+
+def test_rule_09_notes_that_a_mysql_loses_and_the_checkpoint_does_not(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = loses_one(monkeypatch, carried.database, f"DELETE FROM items WHERE id = {LOST}")
+    carried.apply(*([insert(item(n, n))] for n in range(1, 31)))
+    assert seen == [30] and list(carried.database.query("SELECT count(*), sum(id) FROM items")) == [(30, 465)]
+    assert carried.checkpoint == 30 and carried.store.jobs.applied(carried.job) == {}
 
 
 @pytest.mark.parametrize("is_committed", [True, False], ids=["committed", "not"])

@@ -51,7 +51,8 @@ class Target:
     def unique(self, table: TargetTable) -> frozenset[str]:
         if table.target not in self.known:
             with closing(PostgresCatalog(self.endpoint)) as catalog:
-                self.known[table.target] = catalog.unique_columns([table]).get(table.source, frozenset())
+                keys = catalog.unique_keys([table]).get(table.source, frozenset())
+                self.known[table.target] = frozenset(name for key in keys for name in key.columns)
         return self.known[table.target]
 
     def net(self, of: TableSchema, table: TargetTable, changes: Sequence[tuple]) -> TableNet:

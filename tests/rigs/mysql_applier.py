@@ -18,6 +18,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.rows.conflict import STRICT, ConflictPolicy
+from anabranch.rows.keys import UniqueKey
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
@@ -61,7 +62,7 @@ class Carried:
                 followed,
                 table=in_database(followed.table, self.database.name),
                 on_conflict=self.policy,
-                unique=self.unique,
+                unique_keys=frozenset(UniqueKey(frozenset({name})) for name in self.unique),
             )
             for table, followed in known.tables.items()
         }

@@ -12,6 +12,7 @@ from typing import Any
 
 from anabranch import connectors
 from anabranch.apply.context import ApplyContext
+from anabranch.apply.following import unique_keys
 from anabranch.apply.patience import Patience
 from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
@@ -38,7 +39,7 @@ def known_with(known: ApplyContext, unique: Sequence[str]) -> ApplyContext:
     """The context with a unique key of `items`, which apply knows."""
     items = known.tables[ITEMS.id]
     schema = replace(items.schema, indexes=tuple(Index(name, (name,), True) for name in unique))
-    return known.with_followed(replace(items, schema=schema, unique=frozenset(unique)))
+    return known.with_followed(replace(items, schema=schema, unique_keys=unique_keys(schema, items.table)))
 
 
 class ShortPauses(Patience):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from anabranch.contracts import Conflict
 from anabranch.model.schema import Index
+from anabranch.rows.keys import UniqueKey
 from anabranch.rows.net import TableNet, TargetTable, Updates
 from anabranch.testing.conformance.epochs import (
     JOB,
@@ -35,7 +36,7 @@ def unique(target: Target, lines: Sequence[Line], *indexes: tuple[str, ...]) -> 
     keys = tuple(Index(f"key_{number}", columns, unique=True) for number, columns in enumerate(indexes))
     with closing(target.connector.tables(RULES)) as tables, closing(target.connector.catalog()) as catalog:
         assert tables.build(JOB, replace(schema(of), indexes=keys), of, lambda table: None) == []
-        assert catalog.unique_columns([of]) == {of.source: frozenset(name for columns in indexes for name in columns)}
+        assert catalog.unique_keys([of]) == {of.source: frozenset(UniqueKey(frozenset(columns)) for columns in indexes)}
     return of
 
 

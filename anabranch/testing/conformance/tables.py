@@ -102,8 +102,10 @@ def build(ground: Ground, *schemas: TableSchema) -> list[str]:
 
 
 def unique(ground: Ground, *made: TargetTable) -> dict[str, frozenset[str]]:
+    """Return the columns of all unique keys."""
     with closing(ground.catalog()) as catalog:
-        return {table.name: columns for table, columns in catalog.unique_columns(made).items()}
+        found = catalog.unique_keys(made)
+    return {table.name: frozenset(name for key in keys for name in key.columns) for table, keys in found.items()}
 
 
 def not_back(ground: Ground) -> list[str]:

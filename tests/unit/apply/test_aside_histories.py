@@ -30,6 +30,7 @@ from anabranch.model.schema import Action, TableSchema
 from anabranch.model.table_life import TableState, resume
 from anabranch.rows.aside import RELEASE, AsideChange
 from anabranch.rows.chunk import META, Chunk, Shape, TableRows, Unconverted
+from anabranch.rows.keys import UniqueKey
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
 from rigs.an_applier import TablesOf, an_applier
@@ -223,7 +224,7 @@ def rig(tmp_path: Path) -> Iterator[Any]:
 
         def context(states: Mapping[TableId, TableState]) -> ApplyContext:
             found = {s.id: followed(s) for s in schemas if states[s.id].is_followed}
-            found = {t: replace(f, unique=frozenset({"u"})) for t, f in found.items()}
+            found = {t: replace(f, unique_keys=frozenset({UniqueKey(frozenset("u"))})) for t, f in found.items()}
             return ApplyContext(found, rules_of(found))
 
         applier = an_applier(JOB, reader, writer, store, context, parks=True, sets_aside=True, **options)

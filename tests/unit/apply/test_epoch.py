@@ -30,6 +30,7 @@ from anabranch.model.state import Skipped
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
+from anabranch.rows.keys import UniqueKey
 from anabranch.rows.net import RowChange
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
@@ -215,8 +216,8 @@ def test_rule_08_a_row_refused_by_keys_that_are_being_built_is_tried_again_behin
 
 def _with_unique(keys: list[tuple[str, ...]]) -> ApplyContext:
     found = context([ITEMS])
-    unique = frozenset(name for key in keys for name in key)
-    return found.over({ITEMS.id: replace(found.tables[ITEMS.id], unique=unique)})
+    unique = frozenset(UniqueKey(frozenset(key)) for key in keys)
+    return found.over({ITEMS.id: replace(found.tables[ITEMS.id], unique_keys=unique)})
 
 
 def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.apply.following import unique_columns
+from anabranch.apply.following import unique_keys
 from anabranch.model.schema import Column, Index
+from anabranch.rows.keys import UniqueKey
 from rigs.chunks import INT, TEXT, followed, schema
+
+
+def key(*columns: str, is_plain: bool = True) -> UniqueKey:
+    return UniqueKey(frozenset(columns), is_plain)
+
 
 SEATS = schema("seats", {"id": INT, "code": TEXT, "place": INT, "hall": INT}, ["id"])
 
@@ -16,20 +22,19 @@ SEATS = schema("seats", {"id": INT, "code": TEXT, "place": INT, "hall": INT}, ["
 @pytest.mark.parametrize(
     ("indexes", "expected"),
     [
-        ([], ()),
-        ([Index("plain", ("code",))], ()),
+        ([], set()),
+        ([Index("plain", ("code",))], set()),
         (
             [Index("beginning", ("code",), True, (10,)), Index("pair", ("place", "hall"), True)],
-            ("code", "place", "hall"),
+            {key("code at the target", is_plain=False), key("place", "hall")},
         ),
-        ([Index("dropped", ("left_out", "hall"), True)], ("hall",)),
+        ([Index("dropped", ("left_out", "hall"), True)], {key("hall", is_plain=False)}),
+        ([Index("special", ("place",), True, definition="(abs(place))")], {key("place", is_plain=False)}),
     ],
 )
-def test_rule_08_columns_of_the_sources_unique_keys_have_their_target_names(indexes, expected) -> None:
+def test_rule_08_the_sources_unique_keys_have_target_names(indexes: list[Index], expected: set[UniqueKey]) -> None:
     table = replace(followed(SEATS).table, columns=("id", "code at the target", "place", "hall"))
-    names = {"code": "code at the target"}
-    found = unique_columns(replace(SEATS, indexes=tuple(indexes)), table)
-    assert found == {names.get(name, name) for name in expected}
+    assert unique_keys(replace(SEATS, indexes=tuple(indexes)), table) == expected
 
 
 def test_rule_08_of_a_unique_key_s_computed_columns_what_they_are_computed_from() -> None:
@@ -38,4 +43,5 @@ def test_rule_08_of_a_unique_key_s_computed_columns_what_they_are_computed_from(
         "label", TEXT, "varchar(50)", generated=True, expression="concat(code,hall)", computed_from=("code", "hall")
     )
     told = replace(SEATS, columns=(*SEATS.columns, label), indexes=(Index("told", ("label",), True),))
-    assert unique_columns(told, replace(followed(SEATS).table, computed=(("label", "label"),))) == {"code", "hall"}
+    table = replace(followed(SEATS).table, computed=(("label", "label"),))
+    assert unique_keys(told, table) == {key("code", "hall", is_plain=False)}

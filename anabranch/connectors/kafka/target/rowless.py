@@ -9,14 +9,14 @@ from anabranch.contracts import Enforced
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
-    from anabranch.rows.keys import EnforcedKey
+    from anabranch.rows.keys import EnforcedKey, UniqueKey
     from anabranch.rows.net import TargetTable
 
 
 class NoCatalog:
     """Says that nothing at a log of messages refuses, changes or removes what is written."""
 
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+    def unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
         return {}
 
     def guards(self, tables: Sequence[TargetTable]) -> Enforced:

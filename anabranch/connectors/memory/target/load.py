@@ -16,7 +16,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep, When
 from anabranch.model.table_life import begin, heard_of
 from anabranch.rows.aside import AsideChange
-from anabranch.rows.keys import EnforcedKey
+from anabranch.rows.keys import EnforcedKey, UniqueKey
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import TargetTable
 from anabranch.rows.raw import parse_text
@@ -136,12 +136,13 @@ class MemoryLoader:
                 add_aside(self._database.job(job), change)
         return len(rows)
 
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
-        keys = {table: self._database.table(table.target).unique for table in tables}
+    def unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
+        found = {table: map(frozenset, self._database.table(table.target).unique) for table in tables}
         ours = {
-            t.source: frozenset(name for key in found for name in key) & set(t.columns) for t, found in keys.items()
+            t.source: frozenset(UniqueKey(k & set(t.columns), k <= set(t.columns)) for k in keys if k & set(t.columns))
+            for t, keys in found.items()
         }
-        return {source: columns for source, columns in ours.items() if columns}
+        return {source: keys for source, keys in ours.items() if keys}
 
     def guards(self, tables: Sequence[TargetTable]) -> Enforced:
         return Enforced(keys=False, triggers=False)

@@ -370,8 +370,8 @@ class MysqlWriter:
         with translated("forget a table's state", table):
             run(connection, states.FORGET_UNTOUCHED, job, str(table))
 
-    def forget_applied(self, job: str, upto: int) -> None:
-        run(self._transaction()[0], ownership.FORGET, job, ownership.TARGET, upto)
+    def forget_applied(self, job: str, upto: int) -> int:
+        return run(self._transaction()[0], ownership.FORGET, job, ownership.TARGET, upto)
 
     # --- notes of a pair ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ What does not live here: the statements that read them (`structures.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from anabranch.connectors.mysql.target.errors import translated
 from anabranch.connectors.mysql.target.session import Connection, connect
@@ -15,7 +15,7 @@ from anabranch.contracts import Enforced
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action
-from anabranch.rows.keys import EnforcedKey
+from anabranch.rows.keys import EnforcedKey, UniqueKey
 from anabranch.rows.net import TargetTable
 
 # https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-key-referential-actions
@@ -30,11 +30,11 @@ class MysqlTargetCatalog:
         self._endpoint = endpoint
         self._connection: Connection | None = None
 
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+    def unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
         with translated("read the unique keys of the target"):
             found = self._read(tables)
-        ours = {t.source: _unique_columns(found[t.target], t.columns) for t in tables if t.target in found}
-        return {source: columns for source, columns in ours.items() if columns}
+        ours = {t.source: frozenset(_unique_keys(found[t.target], t.columns)) for t in tables if t.target in found}
+        return {source: keys for source, keys in ours.items() if keys}
 
     def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
         with translated("read the foreign keys of the target"):
@@ -62,10 +62,14 @@ class MysqlTargetCatalog:
         return self._connection
 
 
-def _unique_columns(table: ExistingTable, ours: Sequence[str]) -> frozenset[str]:
-    """Return those of our columns on which unique keys depend. Names of columns are one name whatever their case."""
-    found = frozenset(name.lower() for index in table.secondary_unique for name in table.depends_on(index))
-    return frozenset(name for name in ours if name.lower() in found)
+def _unique_keys(table: ExistingTable, ours: Sequence[str]) -> Iterator[UniqueKey]:
+    """Yield the unique keys that depend on columns of ours. Names of columns are one name whatever their case."""
+    for index in table.secondary_unique:
+        needed = frozenset(name.lower() for name in table.depends_on(index))
+        columns = frozenset(name for name in ours if name.lower() in needed)
+        whole = not any((*index.prefixes, *index.expressions)) and len(columns) == len(needed) == len(index.columns)
+        if columns:
+            yield UniqueKey(columns, whole)
 
 
 def _enforced(key: ExistingForeignKey) -> EnforcedKey:

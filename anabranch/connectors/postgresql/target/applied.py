@@ -35,8 +35,8 @@ def read(connection: Connection, job: str, target: str) -> dict[int, str]:
     return dict(connection.execute(READ, [job, target]).fetchall())
 
 
-def forget(connection: Connection, job: str, target: str, upto: int) -> None:
-    connection.execute(FORGET, [job, target, upto])
+def forget(connection: Connection, job: str, target: str, upto: int) -> int:
+    return connection.execute(FORGET, [job, target, upto]).rowcount
 
 
 def keep_older_out(connection: Connection, known: Sequence[Migration]) -> None:

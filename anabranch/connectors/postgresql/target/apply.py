@@ -355,10 +355,10 @@ class PostgresWriter:
         self._transaction()
         self._forgotten.append((job, str(table)))
 
-    def forget_applied(self, job: str, upto: int) -> None:
+    def forget_applied(self, job: str, upto: int) -> int:
         connection, _ = self._transaction()
         with translated("forget what was applied beyond the checkpoint"):
-            applied.forget(connection, job, TARGET, upto)
+            return applied.forget(connection, job, TARGET, upto)
 
     # --- notes of a pair ----------------------------------------------------------------------------------------------
 

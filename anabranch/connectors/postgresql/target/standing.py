@@ -5,17 +5,18 @@ What does not live here: the statements that read them (`unique.py`, `enforced.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target.catalog import read_tables
 from anabranch.connectors.postgresql.target.enforced import read_keys
+from anabranch.connectors.postgresql.target.unique import UniqueKey as ExistingKey
 from anabranch.connectors.postgresql.target.unique import unique_keys
 from anabranch.contracts import Enforced
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.rows.keys import EnforcedKey
+from anabranch.rows.keys import EnforcedKey, UniqueKey
 from anabranch.rows.net import TargetTable
 
 
@@ -26,15 +27,11 @@ class PostgresCatalog:
         self._endpoint = endpoint
         self._connection: Connection | None = None
 
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+    def unique_keys(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[UniqueKey]]:
         with translated("read the unique keys of the target"):
             found = unique_keys(self._session(), [table.target for table in tables])
-        ours = {
-            table.source: frozenset(name for key in found.get(table.target, ()) for name in key.columns)
-            & frozenset(table.columns)
-            for table in tables
-        }
-        return {source: columns for source, columns in ours.items() if columns}
+        ours = {t.source: frozenset(_ours(found.get(t.target, ()), frozenset(t.columns))) for t in tables}
+        return {source: keys for source, keys in ours.items() if keys}
 
     def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
         with translated("read the foreign keys of the target"):
@@ -55,3 +52,9 @@ class PostgresCatalog:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._endpoint, "anabranch-catalog", autocommit=True)
         return self._connection
+
+
+def _ours(found: Iterable[ExistingKey], ours: frozenset[str]) -> Iterator[UniqueKey]:
+    for key in found:
+        if columns := key.columns & ours:
+            yield UniqueKey(columns, key.is_plain and columns == key.columns)

@@ -28,7 +28,8 @@ keys AS (
   SELECT t.root, x.indexrelid, x.indrelid, (x.indkey::int2[])[0:x.indnkeyatts - 1] AS parts,
          x.indexprs IS NOT NULL OR x.indpred IS NOT NULL AS is_special,
          concat(x.indexprs::text, x.indpred::text) LIKE '%%:varattno 0 %%' AS is_whole,
-         coalesce((to_jsonb(x) ->> 'indnullsnotdistinct')::boolean, false) AS nulls_meet
+         coalesce((to_jsonb(x) ->> 'indnullsnotdistinct')::boolean, false) AS nulls_meet,
+         x.indisexclusion AS is_exclusion
     FROM tree t JOIN pg_catalog.pg_index x ON x.indrelid = t.oid
    WHERE (x.indisunique OR x.indisexclusion) AND NOT x.indisprimary),
 direct (root, key, rel, attnum) AS (
@@ -55,23 +56,26 @@ every (root, key, rel, attnum) AS (
      AND (d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
        OR d.classid = 'pg_class'::regclass AND d.objid = c.rel AND d.objsubid = c.attnum))
 SELECT w.schema, w.name, array_agg(DISTINCT a.attname::text), NOT (k.is_special OR k.nulls_meet),
+       NOT k.is_exclusion AND count(DISTINCT a.attname) = cardinality(k.parts),
        array_agg(DISTINCT a.attname::text) FILTER (
          WHERE a.attnum = ANY (k.parts) AND NOT a.attnotnull AND a.attgenerated = ''
            AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint f
                             WHERE f.contype = 'f' AND f.confrelid = k.indrelid AND a.attnum = ANY (f.confkey)))
   FROM wanted w JOIN keys k ON k.root = w.oid JOIN every e ON e.root = k.root AND e.key = k.indexrelid
   JOIN pg_catalog.pg_attribute a ON a.attrelid = e.rel AND a.attnum = e.attnum
- GROUP BY w.oid, w.schema, w.name, k.indexrelid, k.is_special, k.nulls_meet
+ GROUP BY w.oid, w.schema, w.name, k.indexrelid, k.is_special, k.nulls_meet, k.is_exclusion, k.parts
 """
 )
 
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """`columns`: all on which it depends. A row meets no other one while a column of `parking` is NULL in it."""
+    """`columns`: all on which it depends. A row meets no other one while a column of `parking` is NULL in it. `is_plain`: it
+    is over these columns themselves, and NULL is equal to nothing."""
 
     columns: frozenset[str]
     parking: frozenset[str]
+    is_plain: bool
 
 
 def unique_keys(connection: Connection, wanted: Iterable[TableId]) -> dict[TableId, list[UniqueKey]]:
@@ -79,7 +83,8 @@ def unique_keys(connection: Connection, wanted: Iterable[TableId]) -> dict[Table
     ids = list(wanted)
     found: dict[TableId, list[UniqueKey]] = {}
     rows = connection.execute(KEYS, ([t.schema for t in ids], [t.name for t in ids]))
-    for schema, name, columns, may_park, nullable in rows:
+    for schema, name, columns, may_park, is_whole, nullable in rows:
         parking = frozenset(nullable or ()) if may_park else frozenset()
-        found.setdefault(TableId(schema, name), []).append(UniqueKey(frozenset(columns), parking))
+        key = UniqueKey(frozenset(columns), parking, may_park and is_whole)
+        found.setdefault(TableId(schema, name), []).append(key)
     return found
