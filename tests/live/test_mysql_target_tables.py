@@ -237,6 +237,20 @@ def test_rule_08_unique_keys_depend_on_what_their_generated_columns_are_computed
         assert catalog.guards([place.table(schema)]) == Enforced(keys=False, triggers=True)
 
 
+def test_rule_08_of_a_unique_key_of_a_mysql_it_is_known_whether_its_values_tell_all(place: Place) -> None:
+    """Rows meet in a beginning of a value, or in what a function makes of it, though their values differ."""
+    functional = ", UNIQUE KEY ((abs(c)))" if place.database.server.name == "mysql" else ""
+    place.database.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, A INT, b VARCHAR(20), c INT, d INT, UNIQUE KEY (b, A DESC), UNIQUE KEY (b(3)),"
+        f" UNIQUE KEY (d, c){functional})"
+    )
+    schema = table("t", number(), *(number(name) for name in "abc"))
+    with closing(MysqlTargetCatalog(place.endpoint)) as catalog:
+        found = catalog.unique_keys([place.table(schema)])[schema.id]
+    special = {UniqueKey(frozenset("b"), False), UniqueKey(frozenset("c"), False)}  # d is not replicated
+    assert found == {UniqueKey(frozenset("ab")), *special}
+
+
 @pytest.mark.every_server("utf8mb4_0900_bin")
 def test_mysql_and_mariadb_make_a_database_in_which_texts_compare_by_their_bytes(place: Place) -> None:
     made = Database(place.database.server, f"{place.database.name[:50]}_made")

@@ -393,3 +393,30 @@ def test_rule_08_rows_that_others_refer_to_stay_and_park_their_values(target: Ta
                 enforcing.merge(net)
     assert target_database.query("SELECT * FROM wide ORDER BY id") == [(1, 2, 1, "c"), (2, 1, 2, "b"), (3, 3, 3, "a")]
     assert target_database.query("SELECT * FROM child") == [(10, 1)]
+
+
+def test_rule_08_of_a_unique_key_it_is_known_whether_its_values_tell_all(
+    target_database: Any,
+) -> None:
+    """Rows meet in a key that is not plain by something else than the values of its columns."""
+    target_database.execute(
+        "CREATE TABLE kinds (id bigint PRIMARY KEY, a bigint, b bigint, c bigint, g bigint GENERATED ALWAYS AS (a + b) STORED)",
+        "ALTER TABLE kinds ADD UNIQUE (a, b) DEFERRABLE",
+        "CREATE UNIQUE INDEX ON kinds (c) INCLUDE (b)",
+        "CREATE UNIQUE INDEX ON kinds (least(a, b), greatest(a, b))",
+        "CREATE UNIQUE INDEX ON kinds (b) WHERE c > 0",
+        "CREATE UNIQUE INDEX ON kinds (a) NULLS NOT DISTINCT",
+        "CREATE UNIQUE INDEX ON kinds (c, g)",
+        "ALTER TABLE kinds ADD EXCLUDE USING btree (id WITH =)",
+    )
+    table = target_of(schema("kinds", {"id": INT, "a": INT, "b": INT, "c": INT}, ["id"]), "kinds")
+    with closing(PostgresCatalog(endpoint_of(target_database))) as catalog:
+        found = catalog.unique_keys([table])[table.source]
+    assert {key.columns for key in found if key.is_plain} == {frozenset("ab"), frozenset("c")}
+    assert {key.columns for key in found if not key.is_plain} == {
+        frozenset("ab"),
+        frozenset("bc"),
+        frozenset("a"),
+        frozenset("abc"),
+        frozenset({"id"}),
+    }

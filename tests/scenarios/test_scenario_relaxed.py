@@ -51,6 +51,9 @@ def test_it_goes_on_once_behind_a_kill_and_in_another_order(
             capture, killed = made.capture(), made.start("apply")
             assert killed.wait().code == failpoints.EXIT_CODE, "it has died behind a commit"
             capture.stop()
+            [(beyond,)] = target.query("SELECT max(sequence) FROM anabranch.applied")
+            [told] = made.cli("trace", "--position", str(beyond), "--json").json["targets"]
+            assert told["state"] == "applied" and "beyond the checkpoint" in told["why"]
             monkeypatch.delenv("ANABRANCH_FAILPOINTS")
             made.write_job(APPLY.format(order))
             made.cli("run", "--until-caught-up")
