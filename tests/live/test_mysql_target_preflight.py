@@ -167,6 +167,10 @@ def test_mysql_target_in_a_cluster() -> None:
             assert ("no test has seen" in node.message) is not is_seen
     assert list(preflight_cluster.one_node({"wsrep_on": "OFF"}, ("mariadb", (10, 11)))) == []
     assert list(preflight_cluster.limits({"wsrep_on": "OFF"}, keyless)) == []
+    (order,) = preflight_cluster.commit_order({"wsrep_on": "ON"}, "relaxed")
+    assert (order.verdict, order.hint) == ("failed", '[apply] commit_order = "kept"')
+    assert not [*preflight_cluster.commit_order({"wsrep_on": "ON"}, "kept")]
+    assert not [*preflight_cluster.commit_order({"wsrep_on": "OFF"}, "relaxed")]
     splits = {"wsrep_on": "ON", "wsrep_load_data_splitting": "ON"}
     (split,) = preflight_cluster.limits(splits, [])
     assert (split.verdict, split.hint) == ("failed", "SET GLOBAL wsrep_load_data_splitting = OFF")

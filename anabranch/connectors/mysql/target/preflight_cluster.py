@@ -65,6 +65,7 @@ def check_cluster(live: Live) -> Iterator[CheckResult]:
     keyless = [table for table in live.context.targets.values() if not table.key]
     yield from one_node(live.variables, (live.family, live.version[:2]))
     yield from limits(live.variables, keyless)
+    yield from commit_order(live.variables, live.context.user_choices.get("apply.commit_order", ""))
     if kind(live.variables) == GROUP and live.is_on("group_replication_enforce_update_everywhere_checks"):
         acting = [
             f"{table}.{key.name}"
@@ -84,6 +85,15 @@ def one_node(variables: Mapping[str, str], server: tuple[str, tuple[int, ...]]) 
         text = f"{of}: locks by which sessions find each other (GET_LOCK) are of one node, here of {node}"
         unseen = "" if server == TESTED[of] else "; no test has seen such a cluster, what is checked follows its manual"
         yield warning("node", text + unseen, ONE_NODE)
+
+
+def commit_order(variables: Mapping[str, str], chosen: str) -> Iterator[CheckResult]:
+    """Yield that a cluster does not get commits in any order (`MysqlJobs.begin_notes`)."""
+    if chosen == "relaxed" and (of := kind(variables)):
+        text = (
+            f'[apply] commit_order = "relaxed": in a {of} a claim at another node does not wait for locks at this one'
+        )
+        yield failed("cluster", text, '[apply] commit_order = "kept"')
 
 
 def limits(variables: Mapping[str, str], keyless: Sequence[TargetTable]) -> Iterator[CheckResult]:
