@@ -58,7 +58,7 @@ class Applier:
         while True:
             try:
                 progress.look()
-                if refusal is not None:
+                if refusal is not None and self._may_park(refusal):  # the look may have parked it
                     self._park(refusal)
                 refusal, slow = None, progress.totals.slow_epochs
                 self._advance(upto)
@@ -93,7 +93,7 @@ class Applier:
         followed any more leaves first."""
         progress = self.progress
         self.leaving()
-        last = Position(max(progress.ahead), progress.ahead[max(progress.ahead)])
+        last = Position(*max(progress.ahead.items()))
         for place in (progress.checkpoint.position, last):
             refuse_other_trail(progress.job, progress.trail, place)
         log.get(job=progress.job).info("transactions_between", number=len(progress.ahead), upto=str(last))
@@ -160,8 +160,9 @@ class Applier:
     def _before_capture(self, refusal: RowRefused) -> SourceUnavailable | None:
         """Return what to wait for where the source defines the table otherwise, and the trail does not say so yet."""
         progress = self.progress
-        is_told_of = is_told(refusal, progress.context, progress.trail, progress.checkpoint)
-        if not isinstance(refusal, Redefined) or is_told_of:
+        if not isinstance(refusal, Redefined):
+            return None
+        if is_told(refusal, progress.context, progress.trail, progress.checkpoint):
             return None
         return SourceUnavailable(f"capture has not read of it yet: {refusal}", table=refusal.table)
 

@@ -1,12 +1,14 @@
 """Values that a target may take for equal, though their texts differ: which may, and a text that equal ones have in common.
 
 It errs on one side only: values that are told to be different are. Collations fold case, marks and blanks, take signs for
-nothing or several letters for one. So of a text letters and digits count, without their case; one with anything else than ASCII
-may be equal to whatever there is. What does not live here: what is done about such values (`scheduling.py`).
+nothing or several letters for one, and some languages' take i for j or y, u for v or w, c for ch. So of a text letters and
+digits count, without all that; one with anything else than ASCII may be equal to whatever there is. Rules of a collation that
+somebody made are not known. What does not live here: what is done about such values (`scheduling.py`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +22,10 @@ EXACT = frozenset(
     | {Kind.DECIMAL, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT, Kind.DURATION, Kind.UUID}
 )
 FOLDED = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET})
+# https://dev.mysql.com/doc/refman/8.0/en/charset-unicode-sets.html#charset-unicode-sets-language-specific-collations
+ALIKE = str.maketrans("jyvw", "iiuu", "h")
+# https://www.postgresql.org/docs/current/collation.html#ICU-COLLATION-SETTINGS-TABLE (kn)
+LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
 class Comparable(NamedTuple):
@@ -47,5 +53,5 @@ def compared(column: pa.Array, type: LogicalType) -> Sequence[Comparable]:
 def _folded(value: bytes | None) -> Comparable:
     if value is None or not value.isascii() or any(byte < 32 or byte == 127 for byte in value):
         return Comparable(value, value is None)
-    text = value.decode("ascii")
-    return Comparable("".join(filter(str.isalnum, text)).lower(), True)
+    text = "".join(filter(str.isalnum, value.decode("ascii"))).lower().translate(ALIKE)
+    return Comparable(LEADING_ZEROS.sub("", text), True)

@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from anabranch import spans
 from anabranch.apply.abilities import StateWriter, appending
@@ -35,6 +36,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.trail.reader import TrailReader
 
+T = TypeVar("T")
 GONE = "restore the target, or drop and load the job again"
 
 
@@ -80,7 +82,7 @@ class Progress:
     skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
     # Transactions with a note at the target that they are applied, beyond the checkpoint: sequences, positions
     ahead: dict[int, str] = field(default_factory=dict, init=False)
-    uncounted: Counter[TableId] = field(default_factory=Counter, init=False)  # their changes
+    uncounted: dict[int, Counter[TableId]] = field(default_factory=dict, init=False)  # their changes, by sequence
     catch_up: Callable[[], None] | None = None  # carries out what is missing before the last of them
     _began: int = field(default=0, init=False)  # when the running epoch was opened at the target
     _is_in_doubt: bool = field(default=True, init=False)
@@ -117,15 +119,20 @@ class Progress:
         """Take over what is applied beyond the checkpoint, and carry out what is missing before it, before anything else is
         done at the target. No session of ours notes more meanwhile: each does so only while the checkpoint is where its run
         began, and `settle` has moved it since."""
-        at, noted = self.checkpoint.position.sequence, self._notes()
+        noted = self._notes()
         self._has_notes |= bool(noted)
-        self.ahead = {sequence: native for sequence, native in noted.items() if sequence > at}
+        self.ahead = self._beyond(noted, self.checkpoint)
+        self.uncounted = {sequence: of for sequence, of in self.uncounted.items() if sequence in self.ahead}
         if not self.ahead:
             return
         if self.catch_up is None:
             what = f"{len(self.ahead)} transactions are applied beyond {self.checkpoint.position}"
             raise StateError(what, job=self.job, hint="start the job, which carries out what is missing between them")
         self.catch_up()
+
+    @staticmethod
+    def _beyond(some: Mapping[int, T], at: Checkpoint) -> dict[int, T]:
+        return {sequence: of for sequence, of in some.items() if sequence > at.position.sequence}
 
     def _notes(self) -> Mapping[int, str]:
         jobs = self.store.jobs
@@ -234,9 +241,8 @@ class Progress:
 
     def commit(self, then: Checkpoint, work: Work) -> None:
         """Save the states that have changed, commit, and take over what the epoch noted."""
-        if self.uncounted:
-            work.count(self.uncounted)
-            self.uncounted.clear()
+        for sequence in self.uncounted.keys() - self._beyond(self.uncounted, then):
+            work.count({t: number for t, number in self.uncounted[sequence].items() if t in work.states})
         work.pass_windows(then.position.sequence)
         for table, state in work.states.items():
             before = self.states.get(table)
@@ -266,7 +272,7 @@ class Progress:
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
-        self.ahead = {sequence: native for sequence, native in self.ahead.items() if sequence > then.position.sequence}
+        self.ahead, self.uncounted = self._beyond(self.ahead, then), self._beyond(self.uncounted, then)
         self._has_notes, self._is_in_doubt = bool(self.ahead), False
 
     def _forget_notes(self, upto: int) -> None:

@@ -68,8 +68,9 @@ class Relaxed:
         for number in (*range(run.low), *run.beyond()):
             progress.ahead[transactions.sequences[number]] = transactions.natives[number]
         for number in run.beyond():
+            of = progress.uncounted[transactions.sequences[number]] = Counter()
             for one in transactions.part(number, number + 1).changes:
-                progress.uncounted[one.shape.table.source] += len(one)
+                of[one.shape.table.source] += len(one)
         return run.place(run.low)
 
 

@@ -185,7 +185,8 @@ class ApplyRun:
         chores = self._claimed(store, trail)
         if chores is None:
             return False
-        # It may have begun while this process claimed the target, which has changed nothing.
+        # It may have begun while this process claimed the target, which has changed nothing: what is applied beyond the
+        # checkpoint, and makes a start carry out what is missing, keeps a cut-over from holding the target.
         if self._asked(store, lambda: is_held(store, self.job)) is not False:
             chores.finisher.close()
             chores.applier.progress.writer.close()
@@ -318,7 +319,7 @@ class ApplyRun:
         chores = Chores(applier, following, rereader, repairer, finisher, standing, deletes, cleaning, heartbeats)
         try:
             progress.look()
-        except (TargetUnavailable, SourceUnavailable):  # it is waited for
+        except BaseException:  # whatever it was: it may be waited for, with connections of its own, and is passed on
             finisher.close()
             writer.close()
             raise

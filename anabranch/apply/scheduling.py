@@ -157,7 +157,7 @@ class _Key:
                 yield from ((number, ("left", self.name), CHILD) for number in numbers)
         if shape.table.source == self.parent.source:
             sets = shape.operation == INSERT or not self.referred.isdisjoint(shape.sets)
-            if self.columns is None and sets:
+            if sets and (self.columns is None or len(self.columns) > 1):  # a child's change may have some of them only
                 yield from ((number, ("came", self.name), PARENT) for number in numbers)
             if shape.operation == DELETE or (sets and shape.operation != INSERT):
                 yield from ((number, ("left", self.name), PARENT) for number in numbers)

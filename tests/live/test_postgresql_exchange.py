@@ -25,7 +25,10 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
+from anabranch.rows.keys import UniqueKey
 from anabranch.rows.net import TableNet, TargetTable, Updates
+from anabranch.testing.databases import create_database, drop_database
+from anabranch.testing.servers import Server
 from rigs.chunks import INT, TEXT, chunk_of, schema
 from rigs.endpoints import endpoint_of
 from rigs.unique_keys import UNIQUE, history
@@ -420,3 +423,17 @@ def test_rule_08_of_a_unique_key_it_is_known_whether_its_values_tell_all(
         frozenset("abc"),
         frozenset({"id"}),
     }
+
+
+@pytest.mark.servers
+def test_rule_08_a_unique_key_by_a_collation_that_takes_texts_for_equal_is_not_plain(postgresql15: Server) -> None:
+    database = create_database(postgresql15, "alike")
+    database.execute(
+        "CREATE COLLATION alike (provider = icu, locale = 'und-u-ks-level1', deterministic = false)",
+        "CREATE TABLE named (id text PRIMARY KEY, u text COLLATE alike UNIQUE, v text UNIQUE)",
+    )
+    table = target_of(schema("named", {"id": TEXT, "u": TEXT, "v": TEXT}, ["id"]), "named")
+    with closing(PostgresCatalog(endpoint_of(database))) as catalog:
+        found = catalog.unique_keys([table])[table.source]
+    drop_database(database)
+    assert found == {UniqueKey(frozenset("u"), is_plain=False), UniqueKey(frozenset("v"))}

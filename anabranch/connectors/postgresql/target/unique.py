@@ -29,7 +29,9 @@ keys AS (
          x.indexprs IS NOT NULL OR x.indpred IS NOT NULL AS is_special,
          concat(x.indexprs::text, x.indpred::text) LIKE '%%:varattno 0 %%' AS is_whole,
          coalesce((to_jsonb(x) ->> 'indnullsnotdistinct')::boolean, false) AS nulls_meet,
-         x.indisexclusion AS is_exclusion
+         x.indisexclusion OR EXISTS (SELECT FROM unnest(x.indcollation::oid[]) AS u (oid)
+                                       JOIN pg_catalog.pg_collation l ON l.oid = u.oid
+                                      WHERE to_jsonb(l) ->> 'collisdeterministic' = 'false') AS takes_alike
     FROM tree t JOIN pg_catalog.pg_index x ON x.indrelid = t.oid
    WHERE (x.indisunique OR x.indisexclusion) AND NOT x.indisprimary),
 direct (root, key, rel, attnum) AS (
@@ -56,14 +58,14 @@ every (root, key, rel, attnum) AS (
      AND (d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
        OR d.classid = 'pg_class'::regclass AND d.objid = c.rel AND d.objsubid = c.attnum))
 SELECT w.schema, w.name, array_agg(DISTINCT a.attname::text), NOT (k.is_special OR k.nulls_meet),
-       NOT k.is_exclusion AND count(DISTINCT a.attname) = cardinality(k.parts),
+       NOT k.takes_alike AND count(DISTINCT a.attname) = cardinality(k.parts),
        array_agg(DISTINCT a.attname::text) FILTER (
          WHERE a.attnum = ANY (k.parts) AND NOT a.attnotnull AND a.attgenerated = ''
            AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint f
                             WHERE f.contype = 'f' AND f.confrelid = k.indrelid AND a.attnum = ANY (f.confkey)))
   FROM wanted w JOIN keys k ON k.root = w.oid JOIN every e ON e.root = k.root AND e.key = k.indexrelid
   JOIN pg_catalog.pg_attribute a ON a.attrelid = e.rel AND a.attnum = e.attnum
- GROUP BY w.oid, w.schema, w.name, k.indexrelid, k.is_special, k.nulls_meet, k.is_exclusion, k.parts
+ GROUP BY w.oid, w.schema, w.name, k.indexrelid, k.is_special, k.nulls_meet, k.takes_alike, k.parts
 """
 )
 
@@ -71,7 +73,7 @@ SELECT w.schema, w.name, array_agg(DISTINCT a.attname::text), NOT (k.is_special 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
     """`columns`: all on which it depends. A row meets no other one while a column of `parking` is NULL in it. `is_plain`: it
-    is over these columns themselves, and NULL is equal to nothing."""
+    is over these columns themselves, takes only equal texts for equal, and NULL for equal to nothing."""
 
     columns: frozenset[str]
     parking: frozenset[str]
