@@ -371,9 +371,8 @@ class MysqlWriter:
             run(connection, states.FORGET_UNTOUCHED, job, str(table))
 
     def forget_applied(self, job: str, upto: int) -> int:
-        connection, _ = self._transaction()
         with translated("forget what was applied beyond the checkpoint"):
-            return run(connection, ownership.FORGET, job, ownership.TARGET, upto)
+            return run(self._transaction()[0], ownership.FORGET, job, ownership.TARGET, upto)
 
     # --- notes of a pair ----------------------------------------------------------------------------------------------
 
