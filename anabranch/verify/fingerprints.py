@@ -25,13 +25,14 @@ from anabranch.verify.plan import VerifyPiece, VerifyTable
 def agreed(source: SourceConnector, target: ReadTarget, rules: ValueRules) -> Hashing | None:
     """Return the way in which both ends can make fingerprints; None where there is none.
 
-    In place of the source's server, compiled code can make those of its lines.
+    In place of one of the servers, compiled code can make those of its lines, where the other one has the function.
     """
     with closing(target.reader(rules)) as reader, closing(source.snapshot()) as snapshot:
         here = reader.hashings if isinstance(reader, HashingReader) else frozenset()
         there = snapshot.hashings if isinstance(snapshot, HashingSnapshot) else frozenset()
-    there |= {Hashing.LOOKUP3} if compiled.NATIVE is not None else set()
-    return next((one for one in Hashing if one in here & there), None)
+        is_server = isinstance(reader, HashingReader)  # and no log of messages, whose rows are told by their keys
+    of_lines = (here | there) & {Hashing.LOOKUP3} if compiled.NATIVE is not None and is_server else frozenset()
+    return next((one for one in Hashing if one in here & there | of_lines), None)
 
 
 def possible(tables: Sequence[VerifyTable], hashing: Hashing | None) -> list[VerifyTable]:
@@ -55,9 +56,11 @@ class Fingerprinting(PieceReading):
         one = piece.one
         if piece.bounds is None:
             with self.reader() as reader:
-                assert isinstance(reader, HashingReader), "possible() has asked"
-                found = reader.fingerprint(one.table, _target_columns(one), piece.place, self.hashing)
-                yield pickle.dumps(found), iter(())
+                if isinstance(reader, HashingReader) and self.hashing in reader.hashings:
+                    found = reader.fingerprint(one.table, _target_columns(one), piece.place, self.hashing)
+                    yield pickle.dumps(found), iter(())
+                else:
+                    yield b"", reader.lines(one.table, piece.place)
             return
         with self.snapshot(one) as snapshot:
             if isinstance(snapshot, HashingSnapshot) and self.hashing in snapshot.hashings:
