@@ -13,42 +13,62 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from anabranch.contracts import HashingReader, HashingSnapshot, ReadTarget, SourceConnector, ValueRules
+from anabranch.model.at_target import CanonicalForm
+from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.rows.fingerprint import Fingerprint, Hashed, Hashing, are_hashed, of_lines
 from anabranch.rows.left_out import as_lines
-from anabranch.verify.canonical import Canonical
+from anabranch.verify.canonical import Canonical, form_of
 from anabranch.verify.digest import PieceReading
 from anabranch.verify.plan import VerifyPiece, VerifyTable
 
 
-def agreed(source: SourceConnector, target: ReadTarget, rules: ValueRules) -> Hashing | None:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way in which both ends make fingerprints. `reads_target`: compiled code makes those of the target, of its lines."""
+
+    hashing: Hashing
+    reads_target: bool = False
+
+
+def agreed(source: SourceConnector, target: ReadTarget, rules: ValueRules) -> Way | None:
     """Return the way in which both ends can make fingerprints; None where there is none.
 
-    In place of one of the servers, compiled code can make those of its lines, where the other one has the function.
+    In place of one server, compiled code can make those of its lines, where the other server has LOOKUP3: between a
+    PostgreSQL and a MySQL the servers take longer for SHA-256 than for sending the rows (decision 427).
     """
     with closing(target.reader(rules)) as reader, closing(source.snapshot()) as snapshot:
         here = reader.hashings if isinstance(reader, HashingReader) else frozenset()
         there = snapshot.hashings if isinstance(snapshot, HashingSnapshot) else frozenset()
-        is_server = isinstance(reader, HashingReader)  # and no log of messages, whose rows are told by their keys
-    of_lines = (here | there) & {Hashing.LOOKUP3} if compiled.NATIVE is not None and is_server else frozenset()
-    return next((one for one in Hashing if one in here & there | of_lines), None)
+    if compiled.NATIVE is not None:
+        if Hashing.LOOKUP3 in there and here and Hashing.LOOKUP3 not in here:
+            return Way(Hashing.LOOKUP3, reads_target=True)
+        there |= {Hashing.LOOKUP3}
+    return next((Way(one) for one in Hashing if one in here & there), None)
 
 
-def possible(tables: Sequence[VerifyTable], hashing: Hashing | None) -> list[VerifyTable]:
+def possible(tables: Sequence[VerifyTable], way: Way | None) -> list[VerifyTable]:
     """Return the tables that both ends can sum up in this way."""
     return [
         one
         for one in tables
-        if hashing is not None and one.filter is None and not one.is_shared and are_hashed(one.table.types, hashing)
+        if way is not None and one.filter is None and not one.is_shared and _are_hashed(one.table.types, way)
     ]
+
+
+def _are_hashed(types: Sequence[LogicalType], way: Way) -> bool:
+    """Return whether rows have a fingerprint. The source's server hashes what it prints: where lines of the target are
+    read, each value has to be printed so there, too."""
+    is_alike = not way.reads_target or all(form_of(type) is CanonicalForm.AS_IT_IS for type in types)
+    return is_alike and are_hashed(types, way.hashing)
 
 
 @dataclass(frozen=True)
 class Fingerprinting(PieceReading):
     """The outcome of a piece is its Fingerprint, or None."""
 
-    hashing: Hashing = Hashing.LOOKUP3
+    way: Way = Way(Hashing.LOOKUP3)
 
     @contextmanager
     def read(self, piece: VerifyPiece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
@@ -56,15 +76,16 @@ class Fingerprinting(PieceReading):
         one = piece.one
         if piece.bounds is None:
             with self.reader() as reader:
-                if isinstance(reader, HashingReader) and self.hashing in reader.hashings:
-                    found = reader.fingerprint(one.table, _target_columns(one), piece.place, self.hashing)
-                    yield pickle.dumps(found), iter(())
-                else:
+                if self.way.reads_target:
                     yield b"", reader.lines(one.table, piece.place)
+                    return
+                assert isinstance(reader, HashingReader), "possible() has asked"
+                found = reader.fingerprint(one.table, _target_columns(one), piece.place, self.way.hashing)
+                yield pickle.dumps(found), iter(())
             return
         with self.snapshot(one) as snapshot:
-            if isinstance(snapshot, HashingSnapshot) and self.hashing in snapshot.hashings:
-                found = snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds, self.hashing)
+            if isinstance(snapshot, HashingSnapshot) and self.way.hashing in snapshot.hashings:
+                found = snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds, self.way.hashing)
                 yield pickle.dumps(found), iter(())
             else:
                 columns = one.table.source_columns

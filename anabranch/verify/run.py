@@ -38,6 +38,7 @@ from anabranch.verify.digest import GONE, PieceReading, Shared, Summing, Sums
 from anabranch.verify.display import DIGESTS, FINGERPRINTS, ROWS, Tell, silent
 from anabranch.verify.exact import LOST, OnePosition, Opening
 from anabranch.verify.filtering import Filtering
+from anabranch.verify.fingerprints import Way
 from anabranch.verify.plan import VerifyPiece, VerifyTable, cut
 from anabranch.verify.report import NO_TIME, Difference, TableResult, Verification
 from anabranch.verify.sampling import Part, cut_sample, of_parts
@@ -115,8 +116,8 @@ def verify_tables(
         pieces = pieces[::-1]
     tables = [one for one in every if parts is None or one.table.source in parts]
     run = _Run(spark_factory, pieces, stop, began + budget, tell)
-    hashing = None if by_rows else fingerprints.agreed(source, target, values)
-    sides, one_position = _first_look(run, ends, tables, hashing, opening)
+    way = None if by_rows else fingerprints.agreed(source, target, values)
+    sides, one_position = _first_look(run, ends, tables, way, opening)
     if sides is None:
         return None
     found = [Undecided(one, dict(sides[one.table.source].differing)) for one in tables if one.table.source in sides]
@@ -154,18 +155,18 @@ Ends = tuple[SourceConnector, ReadTarget, ValueRules, str]
 
 
 def _first_look(
-    run: _Run, ends: Ends, tables: Sequence[VerifyTable], hashing: Hashing | None, opening: Opening | None
+    run: _Run, ends: Ends, tables: Sequence[VerifyTable], way: Way | None, opening: Opening | None
 ) -> tuple[dict[TableId, _Sides] | None, OnePosition]:
     """Sum up both ends, at one position where that is wanted and can be; None when stopped."""
     if opening is None or not tables:
-        return _sums(run, ends, tables, hashing, None), OnePosition()
+        return _sums(run, ends, tables, way, None), OnePosition()
     at_once, sides = tables, dict[TableId, _Sides]()
     with opening.opened(tables) as found:
         if found.shared is not None:
             there = [one for one in tables if one.table.source not in found.left]
             alone, gone = Alone(found.alone), dict[TableId, str]()
             try:
-                read = _sums(run.only(there, alone, gone), ends, there, hashing, found.shared)
+                read = _sums(run.only(there, alone, gone), ends, there, way, found.shared)
                 if read is None:
                     return None, found
                 found.passed(there, gone)
@@ -176,16 +177,16 @@ def _first_look(
                 found.shared, found.why = None, f"{LOST}: {lost.message}"
     if not at_once:
         return sides, found
-    read = _sums(run.only(at_once), ends, at_once, hashing, None)
+    read = _sums(run.only(at_once), ends, at_once, way, None)
     return None if read is None else sides | read, found
 
 
 def _sums(
-    run: _Run, ends: Ends, tables: Sequence[VerifyTable], hashing: Hashing | None, shared: Shared | None
+    run: _Run, ends: Ends, tables: Sequence[VerifyTable], way: Way | None, shared: Shared | None
 ) -> dict[TableId, _Sides] | None:
     """Return both ends of each table: first those whose fingerprints are equal. None when stopped."""
-    hashed = {one.table.source for one in fingerprints.possible(tables, hashing)}
-    equal = run.equal(fingerprints.Fingerprinting(*ends, hashing or Hashing.LOOKUP3, shared=shared), hashed)
+    hashed = {one.table.source for one in fingerprints.possible(tables, way)}
+    equal = run.equal(fingerprints.Fingerprinting(*ends, way or Way(Hashing.LOOKUP3), shared=shared), hashed)
     read = None if equal is None else run.sides(Summing(*ends, shared=shared), {*equal, *(run.gone or ())})
     return None if equal is None or read is None else equal | read
 

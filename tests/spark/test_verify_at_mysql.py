@@ -4,7 +4,7 @@ the target has it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,13 +75,21 @@ class Ends:
 )
 def ends(request: pytest.FixtureRequest, spark: Any, source_database: Callable[[Server], Database]) -> Iterator[Ends]:
     here, there = (request.getfixturevalue(name) for name in request.param)
-    database, made_there, job = source_database(here), create_database(there, "verify"), unique_name("verify")
+    database = source_database(here)
     database.execute(*SHOP)
+    with loaded(spark, database, database.name, there) as made:
+        yield made
+
+
+@contextmanager
+def loaded(spark: Any, database: Database, schema: str, there: Server) -> Iterator[Ends]:
+    """All tables of a schema, at another server."""
+    made_there, job = create_database(there, "verify"), unique_name("verify")
     (at, _), (to, _) = (parse_url(end.url, {}, needs_database=True) for end in (database, made_there))
     assert at is not None and to is not None
     source, target = connectors.source(at), connectors.target(to)
     with closing(source.catalog()) as catalog:
-        found = catalog.tables(lambda table: table.schema == database.name)
+        found = catalog.tables(lambda table: table.schema == schema)
     schemas = [schema for _, schema in sorted(found.items())]
     tables = [VerifyTable(schema, _target_table(schema, target, made_there.name)) for schema in schemas]
     with closing(target.store()) as store:
@@ -97,6 +105,37 @@ def _target_table(schema: Any, target: RowTarget, database: str) -> TargetTable:
     names = tuple(column.name for column in schema.columns)
     types = tuple(replace(c.type, at_target=target.types.at_target(c.type, ValueRules())) for c in schema.columns)
     return TargetTable(schema.id, replace(schema.id, schema=database), names, types, schema.primary_key, names)
+
+
+def test_sums_of_a_postgresql_and_of_a_mysql_s_lines_tell_what_is_equal(
+    logical_postgresql: Server, mysql: Server, spark: Any
+) -> None:
+    """Where both ends write a value in several ways, digests of their rows tell it."""
+    database = create_database(logical_postgresql, "verify")
+    database.execute(
+        "CREATE SCHEMA shop",
+        "CREATE TABLE shop.item (id int, part varchar(20), price numeric(12, 4), made timestamp(6), at timestamptz, raw bytea,"
+        " mark uuid, day date, number bigint, PRIMARY KEY (part, id))",
+        "INSERT INTO shop.item SELECT i, 'p' || i % 7, nullif(i % 5, 3) / 7.0,"
+        " timestamp '2024-02-29 23:59:59.1' + i * interval '1 s',"
+        " timestamptz '2024-02-29 23:59:59+02' + i * interval '1 ms', decode(md5(i::text), 'hex'), md5(i::text)::uuid,"
+        " date '2024-02-29' + i, (1::bigint << 40) - i * 100000000000 FROM generate_series(1, 900) AS i",
+        "CREATE TABLE shop.share (id int PRIMARY KEY, part double precision)",
+        "INSERT INTO shop.share SELECT i, nullif(i % 3, 2) / 7.0 FROM generate_series(1, 300) AS i",
+    )
+    with loaded(spark, database, "shop", mysql) as ends:
+        found = ends.each()
+        assert {name: one.digests[0].partition(":")[0] for name, one in found.items()} == {
+            "item": "fingerprint",
+            "share": "blake2b",
+        }
+        assert all(one.identical for one in found.values()) and ends.verify(by_rows=True).identical
+        ends.there.execute(
+            "UPDATE item SET at = at + INTERVAL 1 MICROSECOND WHERE id = 20", "DELETE FROM share WHERE id = 7"
+        )
+        item, share = (ends.each()[name] for name in ("item", "share"))
+        assert [(one.key["id"], one.columns) for one in item.sample] == [("20", ("at",))] and share.missing == 1
+    drop_database(database)
 
 
 @pytest.mark.timeout(1200)
