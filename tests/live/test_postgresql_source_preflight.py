@@ -214,7 +214,7 @@ def test_postgresql_preflight_warns_of_releases_that_no_test_has_seen(
     monkeypatch.setattr(preflight_server, "TESTED", (10,))
     for one, role in zip(versions(), ("a source", "a target"), strict=True):
         assert one.verdict == "warning" and release in one.message and f"tested as {role} (10)" in one.message
-        assert "anabranch verify job" in one.hint
+        assert "anabranch verify JOB" in one.hint
 
 
 def test_preflight_of_a_job_whose_state_another_role_owns(

@@ -13,6 +13,7 @@ import pymysql
 from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.following import unique_keys
 from anabranch.apply.order import key_order
 from anabranch.apply.plan import Group, group, stages
 from anabranch.apply.row_steps import RemovedByKeys, steps
@@ -140,8 +141,7 @@ def _followed(schemas: Sequence[TableSchema], where: str) -> dict[TableId, Follo
         names = tuple(column.name for column in one.columns)
         types = tuple(column.type for column in one.columns if column.type)
         table = TargetTable(one.id, TableId(where, one.id.name), names, types, one.primary_key, names)
-        unique = frozenset(name for index in one.indexes for name in index.columns)
-        tables[one.id] = Followed(one, table, unique=unique)
+        tables[one.id] = Followed(one, table, unique_keys=unique_keys(one, table))
     return tables
 
 
