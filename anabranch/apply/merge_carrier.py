@@ -196,9 +196,8 @@ class MergeCarrier:
                 in_pipelines(self.progress, many, part, self.filtered, self.alone)
 
     def alone(self, transaction: SourceTransaction) -> None:
-        """Carry out one transaction in an epoch of its own; one that is applied already is passed."""
+        """Carry out one transaction in an epoch of its own, unless it is applied already: the next epoch passes it."""
         if transaction.sequence in self.progress.ahead:
-            self.progress.move_on(transaction.position, transaction.commit_time)
             return
         try:
             self._one(transaction, self._set_wise)

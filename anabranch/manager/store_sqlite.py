@@ -117,9 +117,9 @@ def _holders(path: Path) -> Iterator[str]:
     closing it would give up locks of our own."""
     inodes = set()
     for suffix in ("", "-shm"):
-        with suppress(OSError):
+        with suppress(OSError):  # there is no log beside the file yet
             inodes.add(str(os.stat(f"{path}{suffix}").st_ino))
-    with suppress(OSError):
+    with suppress(OSError):  # no Linux, or none that tells: the message then names nobody
         for line in LOCKS.read_text().splitlines():
             words = line.split()
             if "->" not in words and words[3] == "WRITE" and words[5].rpartition(":")[2] in inodes:

@@ -324,7 +324,8 @@ def test_rule_27_a_filter_names_columns_whatever_they_are_called(mariadb: Server
 
 
 def test_rule_27_a_filter_names_columns_that_are_called_as_ours_beside_them(mariadb: Server, route: Make) -> None:
-    """What a piece carries beside the filter's columns had names that a column may have, too."""
+    """Columns of the source may have the names that a piece gives to the header and the line beside them: no such filter
+    could be loaded."""
     columns = "id INT PRIMARY KEY, `__header` INT, `__LINE` INT, `_header_` INT"
     made = route(
         mariadb, f"CREATE TABLE a ({columns})", "INSERT INTO a VALUES (1, 1, 1, 0), (2, 5, 1, 0), (3, 5, NULL, 0)"

@@ -110,7 +110,7 @@ def _target_table(schema: Any, target: RowTarget, database: str) -> TargetTable:
 def test_sums_of_a_postgresql_and_of_a_mysql_s_lines_tell_what_is_equal(
     logical_postgresql: Server, mysql: Server, spark: Any
 ) -> None:
-    """Where both ends write a value in several ways, digests of their rows tell it."""
+    """Tables with floats go on to digests, because both servers write a float in several ways."""
     database = create_database(logical_postgresql, "verify")
     database.execute(
         "CREATE SCHEMA shop",

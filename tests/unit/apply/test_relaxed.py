@@ -109,7 +109,7 @@ def test_gg_30_a_parent_goes_behind_whatever_may_have_left_it() -> None:
 
 
 def test_gg_30_a_child_of_which_not_the_whole_parent_is_told_waits_for_all_parents() -> None:
-    """By a key of several columns, of which its change has one: the image of a row that is not whole."""
+    """A change of a child may have one of several columns of its foreign key, since images of rows may be partial."""
     of = followed(schema("whole", {"a": INT, "b": INT}, ["a", "b"]))
     key = ForeignKey("fk", ("a", "b"), TableId("shop", "whole"), ("a", "b"), Action.RESTRICT, Action.RESTRICT)
     part = followed(schema("part", {"id": INT, "a": INT, "b": INT}, ["id"], [key]))
@@ -193,7 +193,7 @@ def test_gg_33_a_change_that_has_not_all_columns_of_a_key_may_meet_any_row() -> 
 
 
 def test_gg_33_what_a_change_tells_by_its_primary_key_is_known() -> None:
-    """Of a unique key with columns of the primary one."""
+    """A change that names its row names those columns of a unique key that are in the primary key, too."""
     steps = [[pair(1, a=5)], [pair(2, a=5)], [pair(1, a=6)]]
     assert needs(steps, of_pair(UniqueKey(frozenset({"id", "a"})))) == [set(), set(), {0}]
 
