@@ -317,12 +317,7 @@ class ApplyRun:
         cleaning, heartbeats = Cleaning(writer), Heartbeats(writer, self.source)
         repairer = Repairer(rereader)
         chores = Chores(applier, following, rereader, repairer, finisher, standing, deletes, cleaning, heartbeats)
-        try:
-            progress.look()
-        except BaseException:  # whatever it was: it may be waited for, with connections of its own, and is passed on
-            finisher.close()
-            writer.close()
-            raise
+        _first_look(chores)
         refuse_far_cascades(progress.context, progress.states, store.states.others(self.job))
         chores.before_first_epoch()
         return chores
@@ -433,6 +428,17 @@ class ApplyRun:
         self.watcher.applied(self._progress.checkpoint)
         is_consistent = self.chores.finish()
         self.watcher.streaming(is_consistent)
+
+
+def _first_look(chores: Chores) -> None:
+    """Take over what the target says, and carry out what is missing there. Closes the connections where that fails."""
+    progress = chores.applier.progress
+    try:
+        progress.look()
+    except BaseException:  # whatever it was: it may be waited for, with connections of its own, and is passed on
+        chores.finisher.close()
+        progress.writer.close()
+        raise
 
 
 def is_held(store: TargetStore, job: str) -> bool:
